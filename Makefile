@@ -102,7 +102,7 @@ scale-study: venv deps ## What many models cost the apiserver, into build/scale/
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1)
 
 .PHONY: survive-study
-survive-study: venv deps ## Random deeds, faults and kill -9 on a real apiserver, and what must hold, into docs/benchmarks/survive.json (ARGS="--seed 1 --sequences 20 --steps 500")
+survive-study: venv deps ## Random changes, faults and kill -9 on a real apiserver, and what must hold, into build/survive.json (ARGS="--seed 1 --sequences 20 --steps 500")
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m survive_study $(ARGS)
 
 ##@ Change it

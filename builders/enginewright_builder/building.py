@@ -32,6 +32,7 @@ from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
+from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton import smoke_record
@@ -43,13 +44,15 @@ SWEEP_REQUESTS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """The source model opened, its data as batches, its ONNX checked."""
+    """The source model opened, its data as batches, its ONNX checked. ``max_batch_size`` is how many samples one call
+    may hold: 1 for a model that takes no batches, whose samples are whole calls."""
 
     source: SourceModel
     exported: ExportedModel
     evaluation: SampleSet
     calibration: Sequence[Tensors]
     metric: str | Metric
+    max_batch_size: int
     drifts: DriftTables = field(default_factory=DriftTables)
 
 
@@ -88,7 +91,7 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
                budget: Budget) -> HandOver:
     request, samples = resolved.request, _requests(prepared.evaluation)
     figures, plain = measured(climbed.built), plainest(climbed.built)
-    largest = request.engine.max_batch_size
+    largest = prepared.max_batch_size
     smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, largest)
     return HandOver(
         request=request, source=resolved.source, name=climbed.name,
@@ -98,8 +101,8 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         candidates=climbed.candidates, accuracy=accuracy_evidence(request, climbed, prepared.evaluation),
         reference=reference_figures(prepared.source.name, climbed), hardware=hardware(request.device),
         figures=tuple(figures), counted=count(request, prepared.exported, _first(samples), figures, budget),
-        drift=prepared.drifts.reports, notes=resolved.notes, requests=keeper.tensors(samples),
-        warmup=keeper.tensors(prepared.evaluation.request(1)),
+        drift=prepared.drifts.reports, notes=(*resolved.notes, *prepared.source.notes),
+        requests=keeper.tensors(samples), warmup=keeper.tensors(prepared.evaluation.request(1)),
         cases=tuple(KeptCase(inputs=keeper.tensors(case.inputs), expected=keeper.tensors(case.expected))
                     for case in _cases(engines, prepared, climbed, largest)),
         smoke=KeptSmoke(inputs=keeper.tensors(smoke.inputs), reference=keeper.tensors(smoke.reference),
@@ -114,27 +117,31 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
         source = load_model(resolved.located, request.interface, scratch,
                             "cuda" if request.device.accelerator == "gpu" else "cpu")
-        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source)
+        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
+                                               request.engine.max_batch_size)
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
+        for note in source.notes:
+            steps.tracker.note(note)
+    largest = request.engine.max_batch_size if takes_batches(source.interface) else 1
     with steps.step("export", "exporting to ONNX") as report:
-        sizes = sorted({1, min(3, request.engine.max_batch_size), request.engine.max_batch_size})
+        sizes = sorted({1, min(3, largest), largest})
         shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
         exported = export_model(source, scratch / "export", checks)
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
-                    metric=metric)
+                    metric=metric, max_batch_size=largest)
 
 
 def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Resolved, prepared: Prepared,
            scratch: Path, steps: Steps, budget: Budget) -> Climb:
     request = resolved.request
     with steps.step("ladder", "building candidates") as report:
-        size = request.engine.max_batch_size
+        size = prepared.max_batch_size
         context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
-                               max_batch_size=size, buckets=batch_buckets(size, request.batching.preferred_batch_sizes),
+                               max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
                                example=prepared.evaluation.typical, source=prepared.source,
                                located=resolved.located, stated=request.interface,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
@@ -143,6 +150,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
                     budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,
                     stop_when=request.engine.stop_when, look=_look(request, prepared, report),
+                    vocabulary=resolved.vocabulary,
                     measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
         climbed = climb(engines, request.engine.precision, prepared.exported, prepared.source, context, gate)
         for candidate in climbed.candidates:
@@ -154,13 +162,18 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
         return climbed
 
 
+def _preferred(request: BuildRequest, largest: int) -> tuple[int, ...]:
+    return tuple(size for size in request.batching.preferred_batch_sizes if size <= largest)
+
+
 def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, str], None]) -> Look | None:
     """What the model is made of, by which trials on a GPU are ordered. Without it all benchmarked models count
     alike."""
     if request.device.accelerator != "gpu":
         return None
     try:
-        return look(prepared.exported.path, prepared.evaluation.request(1), request.engine.max_batch_size)
+        return look(prepared.exported.path, prepared.evaluation.request(1), prepared.max_batch_size,
+                    batched=takes_batches(prepared.exported.interface))
     except Exception as error:  # any class of ONNX Runtime's
         report(0.0, f"the model's operators could not be counted, and do not order the trials: {str(error)[:200]}")
         return None

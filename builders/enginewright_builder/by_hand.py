@@ -27,6 +27,7 @@ from enginewright_builder.contract import (
     ObjectiveRequest,
     RuntimeRequest,
     SourceRequest,
+    TaskRequest,
     load,
 )
 from enginewright_builder.errors import exit_code
@@ -99,9 +100,25 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
                              max_batch_size=options.max_batch_size, fallback=options.fallback,
                              stop_when=options.stop_when, build_budget_seconds=options.budget_seconds or BUDGET_SECONDS[
                                  options.accelerator]),
-        accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation),
+        accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation,
+                                 task=_task(options), group_by=options.group_by),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
         device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator))
+
+
+def _task(options: argparse.Namespace) -> TaskRequest | None:
+    """Raises :class:`ContractError`."""
+    if options.task_metric:
+        return TaskRequest(metric=options.task_metric, labels=options.labels or TaskRequest.labels,
+                           tolerance=TaskRequest.tolerance if options.task_tolerance is None else
+                           options.task_tolerance, output=options.task_output,
+                           queries=options.queries, threshold=options.threshold)
+    given = [name for name in ("labels", "task_tolerance", "task_output", "queries", "threshold")
+             if getattr(options, name) not in ("", None)]
+    if given:
+        raise ContractError(f"--{given[0].replace('_', '-')}: it says how labels are used; add --task-metric, such as "
+                            "accuracy")
+    return None
 
 
 def hand_device(accelerator: str) -> DeviceRequest:
@@ -146,6 +163,21 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--metric", default=AccuracyRequest.metric, help="cosine, relative-error, top1, spearman")
     parser.add_argument("--tolerance", type=float, default=AccuracyRequest.tolerance,
                         help="largest loss allowed, of 1 (default %(default)s)")
+    parser.add_argument("--task-metric", default="", metavar="METRIC",
+                        help="hold candidates against labels, too: accuracy, top5, f1-macro, f1-micro, ndcg, wer, mae, "
+                             "rmse")
+    parser.add_argument("--labels", default="", metavar="NAME", help="array or field of the evaluation data that has "
+                        "the labels (default label)")
+    parser.add_argument("--task-tolerance", type=float, metavar="LOSS", help="largest loss on the labels against the "
+                        "source's own (default 0.01)")
+    parser.add_argument("--task-output", default="", metavar="NAME", help="the model's output to look at (default: the "
+                        "first)")
+    parser.add_argument("--queries", default="", metavar="NAME", help="ndcg: array or field that says of which query a "
+                        "sample is")
+    parser.add_argument("--threshold", type=float, metavar="X", help="from where on a number means yes (default: 0.5 "
+                        "of probabilities, else 0)")
+    parser.add_argument("--group-by", default="", metavar="NAME", help="array or field of the evaluation data that "
+                        "names each sample's group: the gate holds in each")
     parser.add_argument("--precision", default="auto", help="auto, fp32, int8, … (default auto: the ladder)")
     parser.add_argument("--backend", default="auto", help="auto, onnxruntime, tensorrt, torch (default auto)")
     parser.add_argument("--fallback", choices=("none", "source"), default=EngineRequest.fallback,

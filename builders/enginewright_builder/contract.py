@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 import re
 import types
 import typing
@@ -165,12 +166,30 @@ class EngineRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """How answers are held against labels. ``labels`` names the array or field of the evaluation data that has them,
+    ``queries`` the one that says which samples are ranked together. ``output`` is the model's output to look at, its
+    first one where empty. A candidate passes when the upper confidence bound of what it loses against the source model
+    is at most ``tolerance``. ``threshold`` is from where on a number means yes; None: by the source's answers."""
+
+    metric: str
+    labels: str = "label"
+    tolerance: float = 0.01
+    output: str = ""
+    queries: str = ""
+    threshold: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class AccuracyRequest:
-    """A candidate passes when its metric's lower confidence bound is at least ``1 - tolerance``."""
+    """A candidate passes when its metric's lower confidence bound is at least ``1 - tolerance``, over all samples and
+    in each group of samples that have the same value of ``group_by``, and when it passes ``task``."""
 
     metric: str = "cosine"
     tolerance: float = 0.01
     evaluation: DataRequest | None = None
+    task: TaskRequest | None = None
+    group_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,13 +378,52 @@ class BucketFigure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TaskFigure:
+    """A metric on labels: the source model's, and a candidate's as ``value``. ``loss`` is what the candidate loses, of
+    1, below 0 where it is better; ``loss_high`` its one-sided 95 % upper bound, which may be ``max_loss`` at most."""
+
+    metric: str
+    source: float
+    value: float
+    loss: float
+    loss_high: float
+    max_loss: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFigure:
+    """Agreement with the source model, and the metric on labels, in one group of samples. None: not asked for, or the
+    group has too few samples to prove it; ``too_small`` says the latter."""
+
+    group: str
+    samples: int
+    accuracy: float | None = None
+    accuracy_low: float | None = None
+    task: TaskFigure | None = None
+    too_small: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsSummary:
+    """How many groups of ``by`` were judged by all that is asked, which were too small for that (the first few names,
+    and how many in all), and in which the engine lost most."""
+
+    by: str
+    judged: int
+    too_small: tuple[str, ...] = ()
+    too_small_count: int = 0
+    worst: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CandidateSummary:
     """One measured rung. Milliseconds for one batch of ``batch``, the largest that the objective uses; ``throughput``
     in inferences (batch elements) a second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 %
     lower bound; None: not measured. ``name`` tells it apart from others of its backend and precision; ``buckets`` has
     the figures at every batch that it was measured at. ``serves`` names the batch buckets that it ships for, each by
     its largest batch, ascending; empty for one that does not ship. ``build_seconds`` and ``gate_seconds`` are what it
-    took of the time budget: to build it, and to hold its answers against the source model's.
+    took of the time budget: to build it, and to hold its answers against the source model's. ``task`` is None where
+    none was asked for, or where it was not measured.
     """
 
     backend: str
@@ -385,6 +443,13 @@ class CandidateSummary:
     serves: tuple[int, ...] = ()
     build_seconds: float | None = None
     gate_seconds: float | None = None
+    task: TaskFigure | None = None
+
+
+def requests_needed(percentile: float) -> int:
+    """So many that one of them is beyond the percentile: 100 for the 99th, 1,000 for the 99.9th. Of fewer, it is the
+    slowest of all by the nearest rank, and says little of the next thousand."""
+    return math.ceil(round(100 / (100 - percentile), 6))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -406,7 +471,8 @@ class EngineSummary:
     none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
     ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
-    ``service_curve`` is by rising batch. None and empty: not measured.
+    ``service_curve`` is by rising batch. The percentiles are of ``requests`` requests; ``p999_ms`` is None where these
+    are fewer than it takes (:func:`requests_needed`). None, empty and 0: not measured.
     """
 
     backend: str
@@ -435,6 +501,10 @@ class EngineSummary:
     bound: Bound = ""
     fallback: str = ""
     service_curve: tuple[BatchTime, ...] = ()
+    task: TaskFigure | None = None
+    groups: GroupsSummary | None = None
+    p999_ms: float | None = None
+    requests: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -662,16 +732,21 @@ class QualityReport:
 _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 
+# Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
+_LATE: Mapping[str, tuple[str, ...]] = {
+    "TensorSpec": ("normalise",), "AccuracyRequest": ("task", "group_by"), "CandidateSummary": ("task",),
+    "EngineSummary": ("task", "groups", "p999_ms", "requests"),
+}
+
+
 def to_plain(value: Any) -> Any:
-    """Dataclasses to JSON values: tuples become lists, None stays, but for a tensor's ``normalise``: without it
-    documents and fingerprints are as they were before it was known."""
+    """Dataclasses to JSON values: tuples become lists, None stays, but for fields that came late."""
     if value is None or isinstance(value, str | int | float):
         return value
     kind: Any = type(value)
     if names := _names(kind):
-        if kind is TensorSpec and value.normalise is None:
-            names = tuple(name for name in names if name != "normalise")
-        return {name: to_plain(getattr(value, name)) for name in names}
+        late = _LATE.get(kind.__name__, ())
+        return {name: to_plain(getattr(value, name)) for name in names if name not in late or getattr(value, name)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from enginewright_builder.by_hand import PYTHON_RUNTIMES
-from enginewright_builder.contract import EXIT_OK, EXIT_USER, DeviceRequest, RuntimeRequest
+from enginewright_builder.contract import EXIT_OK, EXIT_USER, DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.engines.base import BuildContext, Engine
 from enginewright_builder.examine import Facts, Library, examine
 from enginewright_builder.models.base import SourceModel
@@ -66,7 +66,9 @@ def verdicts(facts: Facts, engines: Iterable[Engine]) -> Iterator[Verdict]:
 
 
 class _AnyProgram:
-    """Stands for a source that PyTorch can trace; nothing is asked of it but whether there is a program."""
+    """Stands for a source that takes batches and that PyTorch can trace; nothing more is asked of it."""
+
+    interface = Interface()
 
     def torch_program(self, precision: str, batch: int = 0) -> Any:
         return self

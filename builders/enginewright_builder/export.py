@@ -12,6 +12,7 @@ from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.ort_session import OrtRunner
+from enginewright_builder.shapes import takes_batches
 from enginewright_builder.tensors import Array, Tensors
 
 # What PyTorch's exporter writes natively, so nothing is converted; TensorRT 10 and ONNX Runtime both read it.
@@ -30,7 +31,7 @@ def export_model(model: SourceModel, folder: Path, checks: Sequence[Tensors]) ->
     path = folder / "model.onnx"
     model.export_onnx(path, OPSET)
     graph = onnx.load(str(path), load_external_data=False)
-    _check_graph(path, graph)
+    _check_graph(path, graph, batched=takes_batches(model.interface))
     _check_answers(model, path, checks)
     return ExportedModel(path=path, interface=model.interface, opset=_opset(graph))
 
@@ -39,7 +40,7 @@ def _opset(graph: onnx.ModelProto) -> int:
     return next((entry.version for entry in graph.opset_import if entry.domain in ("", "ai.onnx")), 0)
 
 
-def _check_graph(path: Path, graph: onnx.ModelProto) -> None:
+def _check_graph(path: Path, graph: onnx.ModelProto, *, batched: bool) -> None:
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:
@@ -47,7 +48,7 @@ def _check_graph(path: Path, graph: onnx.ModelProto) -> None:
                         field="spec.source",
                         remedy="export the model to ONNX yourself and give the .onnx file") from error
     constants = {tensor.name for tensor in graph.graph.initializer}
-    for value in graph.graph.input:
+    for value in graph.graph.input if batched else ():
         if value.name not in constants and value.type.tensor_type.shape.dim[0].HasField("dim_value"):
             raise UserError("ExportFailed", f"the export froze the batch of input {value.name!r} to "
                             f"{value.type.tensor_type.shape.dim[0].dim_value}", field="spec.source",
@@ -56,7 +57,7 @@ def _check_graph(path: Path, graph: onnx.ModelProto) -> None:
 
 def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) -> None:
     try:
-        runner = OrtRunner(path)
+        runner = OrtRunner(path, batched=takes_batches(model.interface))
     except Exception as error:  # ONNX Runtime's own classes
         raise UserError("ExportFailed", f"ONNX Runtime cannot open the export: {str(error).strip()[:300]}",
                         field="spec.source", remedy="export the model to ONNX yourself and give the .onnx "

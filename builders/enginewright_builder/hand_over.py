@@ -33,7 +33,8 @@ from enginewright_builder.engines.base import Artifact, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
-from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.shapes import takes_batches
+from enginewright_builder.tensors import Array, Tensors, count, whole_call
 from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import place
 from enginewright_builder.triton.smoke_record import SmokeSamples
@@ -172,7 +173,9 @@ class Keeper:
     def _array(self, array: Array) -> str:
         name = f"{self._arrays}.npy"
         self._arrays += 1
-        np.save(self.folder / ARRAYS / name, array, allow_pickle=False)
+        # Texts lie in NumPy's own strings, since an array of objects would be pickled.
+        np.save(self.folder / ARRAYS / name, array.astype(np.str_) if array.dtype.kind == "O" else array,
+                allow_pickle=False)
         return name
 
 
@@ -198,28 +201,42 @@ class Handed:
         return (self.told.plain.name, self._artifacts[self.told.plain.engine]) if self.told.plain else None
 
     @property
+    def max_batch_size(self) -> int:
+        """What the server is given: 0 for a model that takes no batches."""
+        return self.told.request.engine.max_batch_size if self._batched else 0
+
+    @property
     def requests(self) -> list[Tensors]:
-        """Each of one sample."""
+        """Each of one sample, as it is sent."""
         rows = self.tensors(self.told.requests)
-        count = len(next(iter(rows.values())))
-        return [{name: array[index:index + 1] for name, array in rows.items()} for index in range(count)]
+        return [self._sent({name: array[index:index + 1] for name, array in rows.items()})
+                for index in range(count(rows))]
 
     @property
     def warmup(self) -> Tensors:
-        return self.tensors(self.told.warmup)
+        return self._sent(self.tensors(self.told.warmup))
 
     @property
     def cases(self) -> list[Case]:
-        return [Case(inputs=self.tensors(one.inputs), expected=self.tensors(one.expected)) for one in self.told.cases]
+        return [Case(inputs=self._sent(self.tensors(one.inputs)), expected=self._sent(self.tensors(one.expected)))
+                for one in self.told.cases]
 
     @property
     def smoke(self) -> SmokeSamples | None:
         kept = self.told.smoke
         return SmokeSamples(inputs=self.tensors(kept.inputs), reference=self.tensors(kept.reference),
-                            batches=kept.batches) if kept else None
+                            batches=kept.batches, whole=not self._batched) if kept else None
+
+    @property
+    def _batched(self) -> bool:
+        return takes_batches(self._artifacts[0].interface)
+
+    def _sent(self, sample: Tensors) -> Tensors:
+        return sample if self._batched else whole_call(sample)
 
     def tensors(self, kept: KeptTensors) -> Tensors:
-        return {name: np.load(self.folder / ARRAYS / file, allow_pickle=False) for name, file in kept.items()}
+        arrays = {name: np.load(self.folder / ARRAYS / file, allow_pickle=False) for name, file in kept.items()}
+        return {name: array.astype(np.object_) if array.dtype.kind == "U" else array for name, array in arrays.items()}
 
     def _artifact(self, number: int, kept: KeptEngine) -> Artifact:
         folder = self.folder / ENGINES / str(number)

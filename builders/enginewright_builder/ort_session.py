@@ -28,10 +28,12 @@ def has_provider(name: str) -> bool:
 
 
 class OrtRunner(SessionRunner):
-    """A loaded ONNX model; call it with one batch of named arrays. ``parameters`` are those of the session."""
+    """A loaded ONNX model; call it with one batch of named arrays. ``parameters`` are those of the session, ``batched``
+    as in :class:`SessionRunner`."""
 
-    def __init__(self, path: Path, *, accelerator: str = "cpu", parameters: Mapping[str, str] | None = None) -> None:
+    def __init__(self, path: Path, *, accelerator: str = "cpu", parameters: Mapping[str, str] | None = None,
+                 batched: bool = True) -> None:
         # Its threads would otherwise spin on after a run, at the cost of what is measured next.
         settings = {"threads": str(available_cpus()), "session.force_spinning_stop": "1", **(parameters or {})}
         super().__init__(served.Session(path.parent, [path.name], device=0 if accelerator == "gpu" else -1,
-                                        parameters=settings))
+                                        parameters=settings), batched=batched)

@@ -27,7 +27,7 @@ from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.evidence.appraisal import appraise
 from enginewright_builder.evidence.content import build_report
-from enginewright_builder.hand_over import Handed, HandOver
+from enginewright_builder.hand_over import Handed
 from enginewright_builder.load import run_on_time
 from enginewright_builder.report import write_report
 from enginewright_builder.report.performance import Performance, device_class
@@ -93,7 +93,7 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
     gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
     servers.repository.mkdir(parents=True, exist_ok=True)
     artifact, swept, performance = run_on_time(_measure(handed, servers, steps, budget, gpus))
-    serving = _serving(told, swept)
+    serving = _serving(handed, swept)
     with steps.step("repository", "writing the model repository"):
         folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, artifact, serving, gpus=gpus,
                              warmup=handed.warmup, cores=told.hardware.cores)
@@ -129,7 +129,7 @@ def _task(handed: Handed, way: Artifact, budget: Budget, gpus: tuple[int, ...],
           progress: Callable[[float, str], None]) -> Task:
     request = handed.told.request
     return Task(artifact=way, model_name=request.model_name, inputs=handed.requests,
-                max_batch_size=request.engine.max_batch_size, objective=request.objective, batching=request.batching,
+                max_batch_size=handed.max_batch_size, objective=request.objective, batching=request.batching,
                 instances=request.instances, gpus=gpus, cores=handed.told.hardware.cores,
                 budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=progress)
 
@@ -138,9 +138,8 @@ def _sliced(handed: Handed) -> bool:
     return bool(handed.told.request.device.mig_profile)
 
 
-def _serving(told: HandOver, swept: SweepResult) -> ServingChoice:
-    return dataclasses.replace(swept.serving, max_batch_size=min(swept.serving.max_batch_size or 1,
-                                                                 told.request.engine.max_batch_size))
+def _serving(handed: Handed, swept: SweepResult) -> ServingChoice:
+    return dataclasses.replace(swept.serving, max_batch_size=min(swept.serving.max_batch_size, handed.max_batch_size))
 
 
 def backend_seconds(swept: SweepResult) -> float:
@@ -189,4 +188,5 @@ def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proo
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
         gpu_utilisation=best.use.utilisation if best.use else None, power_watts=best.use.watts if best.use else None,
         bound=performance.bound, fallback=told.fallback,
-        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve))
+        service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve),
+        task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests)

@@ -10,8 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from enginewright_builder.accuracy.groups import check_groups
+from enginewright_builder.accuracy.label_fit import check_fit, output_of
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
+from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
+from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
 from enginewright_builder.data.files import (
     CALIBRATION,
@@ -22,9 +26,11 @@ from enginewright_builder.data.files import (
     check_overlap,
     read_samples,
 )
+from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
+from enginewright_builder.normalise import taken
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places
 from enginewright_builder.sources.base import FetchContext
@@ -36,7 +42,8 @@ from enginewright_builder.sources.signature import check_signature
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
     """``request`` has all digests and the format filled in, so that the same content has the same fingerprint. Sample
-    files are None where the user gave none, ``metric_graph`` where accuracy is measured by one of the known metrics."""
+    files are None where the user gave none, ``metric_graph`` where accuracy is measured by one of the known metrics,
+    ``vocabulary`` unless words are compared."""
 
     request: BuildRequest
     located: Located
@@ -45,27 +52,34 @@ class Resolved:
     calibration: SampleFile | None
     metric_graph: Path | None
     notes: tuple[str, ...]
+    vocabulary: Vocabulary | None = None
 
 
 def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     """Raises :class:`UserError` with the field to change, :class:`TransientError` when trying again may help."""
     check_choice(request.engine.backend, request.engine.precision, request.device)
     check_gate(request.accuracy.metric, request.accuracy.tolerance)
+    check_task(request.accuracy)
     _check_numbers(request)
     if request.interface is not None:
-        checked(request.interface)
+        checked(request.interface, told=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
+    if located.format == "onnx":
+        _onnx_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, path)
-    evaluation, evaluation_digest = _data(request, request.accuracy.evaluation, EVALUATION,
+    evaluation, evaluation_digest = _data(request, located, request.accuracy.evaluation, EVALUATION,
                                           scratch / places.EVALUATION)
-    calibration, calibration_digest = _data(request, request.engine.calibration, CALIBRATION,
+    calibration, calibration_digest = _data(request, located, request.engine.calibration, CALIBRATION,
                                             scratch / places.CALIBRATION)
     notes = list(located.notes)
+    words = vocabulary(request.accuracy.task, path) if request.accuracy.task else None
     if evaluation is not None:
+        evaluation = check_columns(evaluation, request.accuracy, path)
         evaluation = _distinct(_fitting(located, request.interface, evaluation, EVALUATION), "evaluation", notes)
         check_gate(request.accuracy.metric, request.accuracy.tolerance, len(evaluation))
+        _check_beside(located, request, evaluation, notes)
     if calibration is not None:
         calibration = _distinct(_fitting(located, request.interface, calibration, CALIBRATION), "calibration", notes)
         if evaluation is not None:
@@ -77,7 +91,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if request.store_path and not (engines := store.of(request)).holds(request.fingerprint()):
         engines.check_writable(source.size_bytes)
     return Resolved(request=request, located=located, source=source, evaluation=evaluation,
-                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes))
+                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes), vocabulary=words)
 
 
 def _signed(request: BuildRequest) -> Callable[[Path], None]:
@@ -97,7 +111,7 @@ def _check_numbers(request: BuildRequest) -> None:
                             remedy="write a positive number")
 
 
-def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
+def _data(request: BuildRequest, located: Located, data: DataRequest | None, where: DataField,
           scratch: Path) -> tuple[SampleFile | None, str]:
     if data is None:
         return None, ""
@@ -107,7 +121,8 @@ def _data(request: BuildRequest, data: DataRequest | None, where: DataField,
                         remedy="write a positive number, or 0 for all")
     path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
                                                 digest=data.digest))
-    return read_samples(path, where).limited(data.samples), digest
+    samples = read_samples(path, where, columns(request.accuracy), words=located.format == "onnx")
+    return samples.limited(data.samples), digest
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
@@ -115,19 +130,56 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
+    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
+    if located.format == "onnx" and not normalises:
+        samples = check_against(samples, _onnx_interface(located, interface), where)
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
-    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
-    if located.format == "onnx" and not normalises:
-        import onnx
-
-        from enginewright_builder.onnx_interface import graph_interface
-
-        return check_against(samples, graph_interface(onnx.load(str(located.path), load_external_data=False)), where)
-    if interface is not None and interface.inputs:
-        return check_against(samples, checked(interface), where)
+    if interface is not None and interface.inputs and (located.format != "onnx" or normalises):
+        # Outputs may be named without a shape, which says nothing of a batch.
+        known = dataclasses.replace(interface, outputs=tuple(spec for spec in interface.outputs if spec.shape))
+        return check_against(samples, _with_single_samples(checked(known)), where)
     return samples
+
+
+def _onnx_interface(located: Located, stated: Interface | None) -> Interface:
+    """Raises :class:`UserError` ``InterfaceInvalid``."""
+    import onnx
+
+    from enginewright_builder.onnx_interface import graph_interface, merged
+
+    found = graph_interface(onnx.load(str(located.path), load_external_data=False))
+    if stated is not None and stated.inputs:
+        found = merged(found, taken(stated))
+    return _with_single_samples(found)
+
+
+def _with_single_samples(interface: Interface) -> Interface:
+    """With the batch in front also where it is frozen: whether it can be freed is tried by the build, and samples are
+    single ones either way."""
+    from enginewright_builder.onnx_interface import freed_interface, frozen_batch  # it imports onnx
+
+    return freed_interface(interface) if frozen_batch(interface) else interface
+
+
+def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFile, notes: list[str]) -> None:
+    """Labels and groups, against what is known of the model's answers without PyTorch; the build checks again."""
+    accuracy = request.accuracy
+    queries = queries_of(evaluation.columns)
+    if groups := groups_of(evaluation.columns, accuracy.group_by):
+        notes += filter(None, [check_groups(accuracy, groups.of_sample, queries)])
+    if accuracy.task is None:
+        return
+    check_units(accuracy.task, len(set(queries)) or len(evaluation))
+    outputs = (_onnx_interface(located, request.interface) if located.format == "onnx"
+               else request.interface or Interface()).outputs
+    if not outputs:
+        return
+    named = {spec.name: spec.shape for spec in outputs}
+    output = output_of(accuracy.task, list(named))
+    if shape := named[output]:  # it may be left out
+        check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns))
 
 
 def _has_tokenizer(folder: Path) -> bool:
@@ -138,6 +190,9 @@ def _distinct(samples: SampleFile, which: str, notes: list[str]) -> SampleFile:
     distinct = samples.distinct()
     if repeated := len(samples) - len(distinct):
         notes.append(f"{repeated} of {len(samples)} {which} samples are there more than once: they count once")
+        if contrary := contradictions(samples):
+            notes.append(f"{contrary} of these {'has' if contrary == 1 else 'have'} another label than in "
+                         f"{'its' if contrary == 1 else 'their'} first place, which is the one that counts")
     return distinct
 
 

@@ -39,13 +39,17 @@ class Terminal:
 
 
 def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
-    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s", "accuracy", "MB", "built s", "compared s",
+    task = next((one.task for one in candidates if one.task), None)
+    table = Table("candidate", "verdict", "p50 ms", "p99 ms", "inferences/s",
+                  "agreement" if task else "accuracy",
+                  *([f"{task.metric} (source {task.source:.4f})"] if task else []), "MB", "built s", "compared s",
                   box=None)
     for one in candidates:
         style = _COLOURS.get(one.verdict, "")
         table.add_row(one.name or f"{one.backend} {one.precision}", one.verdict,
                       _number(one.p50_ms, 2), _number(one.p99_ms, 2), _number(one.throughput, 1),
-                      _number(one.accuracy, 4), _number(one.size_bytes / 1e6 if one.size_bytes else None, 1),
+                      _number(one.accuracy, 4), *([_number(one.task.value if one.task else None, 4)] if task else []),
+                      _number(one.size_bytes / 1e6 if one.size_bytes else None, 1),
                       _number(one.build_seconds, 1), _number(one.gate_seconds, 1),
                       style=style)
     return table
@@ -69,4 +73,13 @@ def _engine(engine: EngineSummary, cache_hit: bool, seconds: float) -> str:
     return (f"[bold green]{engine.backend} {engine.precision}[/], {how}: {engine.speedup:.2f}× the source's "
             f"throughput, "
             f"{engine.throughput:.1f} inferences/s at p99 {engine.p99_ms:.1f} ms as served; "
-            f"accuracy ≥ {engine.accuracy_low:.4f} on {engine.evaluation} data")
+            f"accuracy ≥ {engine.accuracy_low:.4f} on {engine.evaluation} data{_on_labels(engine)}")
+
+
+def _on_labels(engine: EngineSummary) -> str:
+    task, groups = engine.task, engine.groups
+    told = f"; {task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f}" if task else ""
+    if groups is None:
+        return told
+    small = f", {groups.too_small_count} too small" if groups.too_small_count else ""
+    return f"{told}; held in {groups.judged} groups by {groups.by}{small}"

@@ -5,6 +5,7 @@
 #   core/spec (pydantic)      → docs/reference/fields.md                                 hack/generate.py
 #   core/spec (pydantic)      → docs/schema/*.json                                       hack/generate.py
 #   corpus of bad specs       → docs/bad-input.md                                        hack/generate.py
+#   table of small models     → docs/inputs.md                                           hack/generate.py
 #   values.yaml, Chart.yaml   → charts/enginewright/README.md                            hack/generate.py
 #   values.yaml and schema    → charts/enginewright/files/defaults.yaml                  hack/generate.py
 #   charts/enginewright       → charts/kustomize/base                                    hack/generate.py

@@ -147,6 +147,8 @@ class Operator:
         metrics.gauge("enginewright_remembered_bytes", "Bytes that the remembered objects take, packed.",
                       lambda: self.memory.held)
         metrics.gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
+        metrics.gauge("enginewright_scrape_period_seconds", "Seconds between two readings of a replica.",
+                      lambda: self.signals.period)
 
     async def run(self) -> None:
         """Raises :class:`OperatorEndedError` when kopf stops, and whatever another part died of."""

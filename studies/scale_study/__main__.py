@@ -26,6 +26,7 @@ from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from scale_study import kserve
+from scale_study.actor import NETWORK
 from scale_study.page import page
 from scale_study.study import study
 from support.apiserver import install_crd
@@ -73,8 +74,8 @@ def main() -> int:
 def _enter() -> None:
     """Replaces this process by one in a network of its own."""
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    command = ["unshare", "--net", *user, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-m",
-               "scale_study", *sys.argv[1:]]
+    route = f'ip link set lo up && ip route add local {NETWORK} dev lo && exec "$@"'
+    command = ["unshare", "--net", *user, "sh", "-c", route, "sh", sys.executable, "-m", "scale_study", *sys.argv[1:]]
     os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})  # noqa: S606
 
 

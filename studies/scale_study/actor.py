@@ -19,6 +19,7 @@ BEAT = 10.0
 NO_PORT = 1
 JOB_NAME = "batch.kubernetes.io/job-name"
 AT_ONCE = 16
+NETWORK = "10.100.0.0/14"
 PAUSE = 0.5
 
 
@@ -31,7 +32,7 @@ FIELDS = " ".join(("{.metadata.namespace}", "{.metadata.name}", _label(labels.ST
 
 
 def _address(number: int) -> str:
-    """Of the pod that is started as number ``number``; there is no network behind it."""
+    """Of the pod that is started as number ``number``, in :data:`NETWORK`, all of which is this machine."""
     return f"10.{100 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
 
 
@@ -44,7 +45,8 @@ class Kubelet(FakeKubelet):
 
 
 class Actor:
-    """``failed`` counts writes that the apiserver refused; each is tried again until it is taken."""
+    """``failed`` counts writes that the apiserver refused; each is tried again until it is taken. ``addresses`` has
+    those of the pods that were started, by their names."""
 
     def __init__(self, kube: KubeClient, folder: Path) -> None:
         self._kube = kube
@@ -54,6 +56,7 @@ class Actor:
         self._few = asyncio.Semaphore(AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.failed = 0
+        self.addresses: dict[str, str] = {}
 
     @contextlib.asynccontextmanager
     async def running(self, kubeconfig: Path) -> AsyncIterator[None]:
@@ -88,7 +91,7 @@ class Actor:
         if namespace not in self._kubelets:
             self._kubelets[namespace] = Kubelet(self._kube, namespace, self._folder)
         kubelet = self._kubelets[namespace]
-        kubelet.addresses[name] = address
+        kubelet.addresses[name] = self.addresses[name] = address
         while True:
             try:
                 async with self._few:

@@ -24,7 +24,7 @@ def page(found: Mapping[str, Any], notes: str = "") -> str:
                f"{found['recorded'][:10]}. Load of the machine, mean over one minute, at the end of each size: "
                f"{', '.join(str(size['load']) for size in found['sizes'])}.\n\n")
     sizes = found["sizes"]
-    return "".join((HEAD, machine, _table(COLUMNS, _rows(sizes)), "\n", _idle(sizes), notes))
+    return "".join((HEAD, machine, _table(COLUMNS, _rows(sizes)), "\n", _idle(sizes), _read(sizes), notes))
 
 
 def _rows(sizes: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Any, ...]]:
@@ -49,6 +49,17 @@ def _idle(sizes: Iterable[Mapping[str, Any]]) -> str:
             for size in sizes)
     return ("## At rest\n\nOne minute, all objects `Ready`, with one resync and one comparison of memory in it. The "
             "writes are renewals of the Lease.\n\n" + _table(columns, rows))
+
+
+def _read(sizes: Iterable[Mapping[str, Any]]) -> str:
+    columns = ("replicas", "read every, s", "operator, % of a core", "breaches", "replicas written after, median, s",
+               "99th percentile, s", "without an answer")
+    rows = [(one["replicas"], one["period_s"], f"{100 * one['cpu_share']:.1f}", one["breaches"], one["p50_s"],
+             one["p99_s"], one["without_answer"]) for size in sizes if (one := size.get("scraped"))]
+    return ("\n## Read queues\n\nThen all objects scale by their queues, each with one replica, whose metrics page of "
+            "2 KB the operator reads. At four moments the queues of 50 objects breach their target at once: the time "
+            "is from that moment until the Deployment has another number of replicas, by a watch of `kubectl`.\n\n"
+            + _table(columns, rows)) if rows else ""
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

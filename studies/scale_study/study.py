@@ -15,6 +15,7 @@ from attack.rows import Row, watching
 from enginewright.clients.kube import KubeClient
 from scale_study.actor import Actor
 from scale_study.meters import Meters, rss_mb
+from scale_study.scraped import scraped
 from scale_study.settled import at_once, until
 from support.apiserver import NAMESPACE, Models, manifest, model
 from support.operators import operating
@@ -55,8 +56,9 @@ async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, 
     seen = Seen()
     arguments = (f"--kubeconfig={operators}", f"--metrics-port={PORT}", f"--resync={RESYNC:g}",
                  f"--leader-lease={names[0]}/enginewright", "--log-level=WARNING")
+    actor = Actor(kube, folder)
     async with (
-        Actor(kube, folder).running(kubeconfig),
+        actor.running(kubeconfig),
         watching(kubeconfig, "optimisedmodels", READY, seen.take_model),
         watching(kubeconfig, "deployments", "{.metadata.namespace} {.metadata.name}", seen.take_deployment),
         operating(arguments, folder / "operator.log") as process,
@@ -66,8 +68,14 @@ async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, 
         await until(lambda: len(seen.ready) == spaces, 120.0 + spaces, "the first model of each namespace serves")
         meters = Meters(records, process, PORT)
         made = await _make(kube, names, n, seen, meters, patience)
-        rest = await _at_rest(meters)
-        return {"n": n, "namespaces": spaces, **made, **rest, "operator_rss_mb": round(rss_mb(process))}
+        rest, memory = await _at_rest(meters), round(rss_mb(process))
+        read = await scraped(kubeconfig, kube, wanted(names, n), actor.addresses, meters, patience)
+        return {"n": n, "namespaces": spaces, **made, **rest, "operator_rss_mb": memory, "scraped": read}
+
+
+def wanted(names: Sequence[str], n: int) -> list[tuple[str, str]]:
+    """Namespaces and names of the objects."""
+    return [(names[number % len(names)], f"m-{number}") for number in range(n)]
 
 
 async def _make(kube: KubeClient, names: Sequence[str], n: int, seen: Seen, meters: Meters, patience: float
@@ -80,18 +88,18 @@ async def _make(kube: KubeClient, names: Sequence[str], n: int, seen: Seen, mete
         await Models(kube, namespace).create(model(name, source=source))
         created[namespace, name] = time.monotonic()
 
-    wanted = [(names[number % len(names)], f"m-{number}") for number in range(n)]
-    await at_once([lambda one=one: make(*one) for one in wanted])  # type: ignore[misc]
+    objects = wanted(names, n)
+    await at_once([lambda one=one: make(*one) for one in objects])  # type: ignore[misc]
     last_created = max(created.values())
     await until(lambda: len(seen.deployments) >= n + len(names), patience, "every object has a Deployment")
     last_deployment = max(seen.deployments.values())
-    await until(lambda: all(one in seen.ready for one in wanted), patience, "every object is Ready")
+    await until(lambda: all(one in seen.ready for one in objects), patience, "every object is Ready")
     used = (await meters.read()).since(before)
-    waits = sorted(seen.ready[one] - created[one] for one in wanted)
+    waits = sorted(seen.ready[one] - created[one] for one in objects)
     return {
         "created_per_s": round(n / (last_created - began), 1),
         "deployments_per_s": round(n / (last_deployment - began), 1),
-        "ready_s": round(max(seen.ready[one] for one in wanted) - began, 1),
+        "ready_s": round(max(seen.ready[one] for one in objects) - began, 1),
         "status_p99_s": round(waits[int(0.99 * (len(waits) - 1))], 1),
         "apiserver_cpu_s": round(used.cpu["kube-apiserver"], 1), "etcd_cpu_s": round(used.cpu["etcd"], 1),
         "operator_cpu_s": round(used.cpu["operator"], 1), "requests": used.requests,

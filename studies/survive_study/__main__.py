@@ -8,6 +8,7 @@ import datetime
 import json
 import logging
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ from survive_study.lane import BOUND, Told, lane
 from survive_study.operators import Zygote, zygote
 from survive_study.steps import Step, from_json, sequence
 
-OUTPUT = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "survive.json"
+OUTPUT = Path(__file__).resolve().parents[2] / "build" / "survive.json"
 REST_EVERY = 6
 
 
@@ -137,6 +138,9 @@ def main() -> int:
     parser.add_argument("--replay", type=json.loads, metavar="STEPS", help="those that a failure was shrunk to")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     options = parser.parse_args()
+    # Stopped by a time limit or in the background, it stops what it started, as after Ctrl-C.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     for name in ("aiohttp.server", "asyncio"):  # an operator that is killed hangs up
         logging.getLogger(name).setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="survive-"))

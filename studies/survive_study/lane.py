@@ -20,9 +20,9 @@ from enginewright.core import labels
 from support.apiserver import NAMESPACE, manifest
 from survive_study import oracles
 from survive_study.actor import Node
-from survive_study.deeds import Deeds
 from survive_study.faults import Way
 from survive_study.operators import Operators, Zygote
+from survive_study.step_runner import StepRunner
 from survive_study.steps import Step
 from survive_study.world import World, look
 
@@ -61,7 +61,7 @@ class Told:
 @dataclass
 class Lane:
     kube: KubeClient
-    deeds: Deeds
+    runner: StepRunner
     node: Node
     way: Way
     operators: Operators
@@ -72,7 +72,7 @@ class Lane:
 
     async def run(self, steps: Sequence[Step], *, rest_every: int) -> Told:
         """Ends at the first alarm: what comes after it may come of it."""
-        await self.deeds.provide()
+        await self.runner.provide()
         await self.operators.start()
         try:
             for number, step in enumerate(steps):
@@ -86,8 +86,8 @@ class Lane:
         finally:
             await self.operators.stop()
         self.told.kills, self.told.deaths = self.operators.kills, self.operators.deaths
-        self.told.done, self.told.refused = self.deeds.done, self.deeds.refused
-        self.told.faults, self.told.fields = self.way.faults, self.deeds.changes
+        self.told.done, self.told.refused = self.runner.done, self.runner.refused
+        self.told.faults, self.told.fields = self.way.faults, self.runner.changes
         return self.told
 
     async def _step(self, step: Step) -> None:
@@ -95,7 +95,7 @@ class Lane:
         await self.operators.keep()
         if step.kind == "two-leaders" and len(self.operators.pids) == 1:
             await self.operators.start()
-        await self.deeds.do(step)
+        await self.runner.do(step)
         if step.killed is not None:
             await asyncio.sleep(step.killed)
             await self.operators.kill()
@@ -106,7 +106,7 @@ class Lane:
         self.told.alarms += [f"step {number}: {alarm}" for alarm in found]
 
     async def see(self) -> World:
-        return await look(self.kube, self.deeds.namespace, frozenset(self.node.proven), self.foreign)
+        return await look(self.kube, self.runner.namespace, frozenset(self.node.proven), self.foreign)
 
     async def _rest(self, number: int, *, heal: bool) -> None:
         """No faults, one operator, containers that succeed: the world must come to what it should be."""
@@ -121,9 +121,9 @@ class Lane:
         while found and time.monotonic() - began < self.bound:
             await self.operators.keep()
             with contextlib.suppress(ClientError):
-                await self.deeds.provide()
+                await self.runner.provide()
                 if heal and not healed:
-                    await self.deeds.heal()
+                    await self.runner.heal()
                     healed = True
             await asyncio.sleep(0.3)
             world = await self.see()
@@ -141,7 +141,7 @@ class Lane:
         """What several passes write for which nothing was changed."""
         self.way.wrote.clear()
         for _ in range(QUIET_PASSES):
-            await self.deeds.nudge()
+            await self.runner.nudge()
             await asyncio.sleep(0.3)
         return sorted(set(self.way.wrote))
 
@@ -163,9 +163,9 @@ async def lane(kube: KubeClient, source: Zygote, kubeconfig: Path, folder: Path,
         node.running(),
         way.proxy().running(kubeconfig, folder) as through,
     ):
-        deeds = Deeds(kube, name, node, way)
-        deeds.strange = frozenset(name for names in foreign.values() for name in names)
-        yield Lane(kube, deeds, node, way, Operators(source, through, name, folder / "log"), foreign,
+        runner = StepRunner(kube, name, node, way)
+        runner.strange = frozenset(name for names in foreign.values() for name in names)
+        yield Lane(kube, runner, node, way, Operators(source, through, name, folder / "log"), foreign,
                    folder / "log", bound)
 
 

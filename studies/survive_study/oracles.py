@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import DEPLOYMENT, JOB, OPTIMISED_MODEL, POD, SERVICE
 from enginewright.core import labels
+from enginewright.core.internal import joined
+from enginewright.core.reasons import Reason
+from enginewright.core.status import RevisionStatus, RolledBackStatus, RolloutStatus, read, read_all
+from enginewright.core.way_back import good_ones
 from survive_study.world import CHILDREN, World, condition, matches, ready
 
 # Why a model may rest without being ready. What is not here is on its way, or a defect.
@@ -26,6 +30,7 @@ def at_rest(world: World) -> Iterator[str]:
     """Once nothing is done to it any more, and the operator has had its time."""
     yield from _said_why(world)
     yield from _ready_is_so(world)
+    yield from _none_given_up(world)
     yield from _owned(world)
 
 
@@ -122,6 +127,43 @@ def _wanted(model: Object) -> int:
     if scaling:
         return int(scaling.get("minReplicas", 1))
     return int(model["spec"].get("replicas", 1))
+
+
+def _none_given_up(world: World) -> Iterator[str]:
+    """No request goes to a revision that was given up, where there is another to go back to. One that drifted may
+    serve: it is better than none."""
+    for model in world[OPTIMISED_MODEL]:
+        given_up = _given_up(model)
+        if given_up is None:
+            continue
+        for service in _behind(world, model):
+            for pod in world[POD]:
+                marks = pod["metadata"].get("labels") or {}
+                if (matches(service["spec"]["selector"], pod) and ready(pod)
+                        and marks.get(labels.REVISION) == given_up.revision):
+                    yield (f"{model['metadata']['name']}: Service {service['metadata']['name']} sends requests to pod "
+                           f"{pod['metadata']['name']} of revision {given_up.revision}, which was given up: "
+                           f"{given_up.message[:200]}")
+
+
+def _given_up(model: Object) -> RolledBackStatus | None:
+    """Unless the user asked for another try, or nothing else has ever served."""
+    status = joined(model.get("status") or {})
+    rollout, revisions = read(RolloutStatus, status.get("rollout")), read_all(RevisionStatus, status.get("revisions"))
+    found = rollout.rolled_back if rollout else None
+    if found is None or found.reason == Reason.QUALITY_DRIFTED or not good_ones(revisions, found.revision):
+        return None
+    retry = (model["metadata"].get("annotations") or {}).get(labels.RETRY, "")
+    return found if found.retry in (None, retry) else None
+
+
+def _behind(world: World, model: Object) -> Iterator[Object]:
+    """The model's Services that send requests to its replicas."""
+    for service in world.ours(SERVICE):
+        selector = service["spec"].get("selector") or {}
+        if (selector.get(labels.MODEL) == model["metadata"]["name"]
+                and selector.get(labels.COMPONENT) == labels.COMPONENT_SERVER):
+            yield service
 
 
 def _owned(world: World) -> Iterator[str]:

@@ -477,7 +477,7 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_the_native_backend_gets_its_profiles_and_graphs(tmp_path: Path) -> None:
     source = convnet(tmp_path)
     context = replace(context_for(source, images, tmp_path), runtime=RuntimeRequest(backends=("python", "tensorrt")))
-    artifact = built("fp32", source, context, 1)
+    artifact = built("fp32", source, context, 0)
     assert artifact.triton_backend == "tensorrt"
     assert artifact.parameters == {"profiles": "0,1", "graph_batches": "1,8"}
 

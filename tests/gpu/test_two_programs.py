@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -64,33 +65,54 @@ def run(*words: object, **environment: str) -> str:
     return done.stdout
 
 
-def test_the_prover_needs_no_gpu_and_measures_what_the_server_draws(tmp_path: Path) -> None:
-    request = asked(tmp_path)
-    (tmp_path / "key").write_text(f"{KEY}\n")
-    run("build", "--request", request, "--hand-over", tmp_path / "left")
-    models = tmp_path / "models"
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What the prover left, and bytes of GPU memory in use before its first model and after its last: None where the
+    server has no GPU metrics."""
+
+    outcome: Outcome
+    store: Path
+    before: int | None
+    after: int | None
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    folder = tmp_path_factory.mktemp("two")
+    request, models = asked(folder), folder / "models"
+    (folder / "key").write_text(f"{KEY}\n")
+    run("build", "--request", request, "--hand-over", folder / "left")
     models.mkdir()
-    said, before, after = run_on_time(proven(tmp_path, models))
-    outcome = Outcome.from_json(said.splitlines()[-1])
-    assert outcome.ok, outcome
-    assert outcome.engine is not None
-    report = read_report(tmp_path / "store" / outcome.fingerprint)
-    assert outcome.engine.inferences_per_joule, report
-    assert outcome.engine.power_watts
-    assert outcome.engine.memory_bytes > 2 * WIDTH * WIDTH
-    # An unloaded finalist leaves its process's context at most: less than two engines.
-    print(json.dumps({"watts": outcome.engine.power_watts, "inferences_per_joule": outcome.engine.inferences_per_joule,
-                      "memory_bytes": outcome.engine.memory_bytes, "used_before": before, "used_after": after}))
-    assert after - before < outcome.engine.memory_bytes
+    return run_on_time(proven(folder, models))
 
 
-async def proven(folder: Path, models: Path) -> tuple[str, int, int]:
-    """What the prover printed; bytes of GPU memory in use before its first model and after its last."""
+async def proven(folder: Path, models: Path) -> Shown:
     options = (f"--http-restricted-api=model-repository:{HEADER}={KEY}", "--metrics-interval-ms=100")
     async with TritonServer(models, gpus=(0,), options=options) as server:
         before = reading(await server.metrics()).memory_bytes
-        assert before is not None, "this tritonserver has no GPU metrics"
         said = run("prove", "--hand-over", folder / "left", "--repository", models, "--http", server.address.http,
                    "--grpc", server.address.grpc, "--metrics", server.address.metrics, "--key-file", folder / "key",
                    CUDA_VISIBLE_DEVICES="-1")
-        return said, before, reading(await server.metrics()).memory_bytes or 0
+        return Shown(outcome=Outcome.from_json(said.splitlines()[-1]), store=folder / "store", before=before,
+                     after=reading(await server.metrics()).memory_bytes)
+
+
+def test_the_prover_needs_no_gpu(shown: Shown) -> None:
+    assert shown.outcome.ok, shown.outcome
+    assert shown.outcome.engine is not None
+    assert shown.outcome.engine.backend == "tensorrt"
+    assert read_report(shown.store / shown.outcome.fingerprint).sweep
+
+
+def test_the_prover_measures_what_the_server_draws(shown: Shown) -> None:
+    engine = shown.outcome.engine
+    assert shown.before is not None, "this tritonserver has no GPU metrics"
+    assert shown.after is not None
+    assert engine is not None
+    assert engine.inferences_per_joule
+    assert engine.power_watts
+    assert engine.memory_bytes > 2 * WIDTH * WIDTH
+    # An unloaded finalist leaves its process's context at most: less than two engines.
+    print(json.dumps({"watts": engine.power_watts, "inferences_per_joule": engine.inferences_per_joule,
+                      "memory_bytes": engine.memory_bytes, "used_before": shown.before, "used_after": shown.after}))
+    assert shown.after - shown.before < engine.memory_bytes

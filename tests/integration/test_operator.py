@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.clients.kube import Object
+from enginewright.clients.kube import MERGE, Object
 from enginewright.clients.resources import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -151,6 +151,25 @@ async def test_what_was_left_without_an_owner_is_no_obstacle_to_an_object_of_tha
     for owned in (after, kept):
         assert [owner["uid"] for owner in owned["metadata"]["ownerReferences"]] == [again["metadata"]["uid"]]
     assert kubelet.count("build") == 1
+
+
+async def test_a_kept_revision_that_lost_its_owner_gets_it_back(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Else it would stay when the object goes, and no way back would find it."""
+    made = await models.create(model())
+    await models.wait("Ready", "True")
+    marks = f"{MINE},{labels.COMPONENT}={labels.COMPONENT_REVISION}"
+    (name,) = await models.names(CONFIG_MAP, marks)
+    await models.kube._json("patch", CONFIG_MAP, CONFIG_MAP.path(models.namespace, name),
+                            body={"metadata": {"ownerReferences": None}}, content_type=MERGE)
+
+    async def owned() -> bool:
+        (kept,) = await models.kube.list_all(CONFIG_MAP, models.namespace, labels=marks)
+        owners = kept["metadata"].get("ownerReferences") or ()
+        return [owner["uid"] for owner in owners] == [made["metadata"]["uid"]]
+
+    await eventually(owned)
 
 
 async def test_a_quiet_world_is_not_written_to(

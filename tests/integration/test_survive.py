@@ -1,4 +1,4 @@
-"""A short sequence of the campaign of ``make survive-study``: random deeds, faults and kill -9, and what must hold."""
+"""A short sequence of ``make survive-study``: random actions, faults and kill -9, and what must hold."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ import pytest
 from enginewright.clients.errors import TooLargeError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, Resource
-from enginewright.core.decide.needed import needed_records
 from enginewright.core.manifests import engine_record, read_record, record_name
 from enginewright.core.manifests.record import OUTCOME_BYTES
+from enginewright.core.needed import needed_records
 from enginewright.observe import parsed
 from enginewright.observe.parsed import ENTRY, Parsed
 from enginewright.observe.records import ANSWER_BYTES, RecordReader

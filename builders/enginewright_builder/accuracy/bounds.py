@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -47,11 +48,16 @@ def mean_lower_bound(scores: Array) -> float:
         return 0.0
     if _right_or_wrong(clipped):
         return float(stats.beta.ppf(_ALPHA, clipped.sum(), len(clipped) - clipped.sum() + 1))
-    means = _shared_out(clipped[None, :])
+    return drawn_lower_bound(_shared_out(clipped[None, :]), len(clipped))
+
+
+def drawn_lower_bound(means: Floats, count: int) -> float:
+    """The same of figures that were drawn (``[draws, 1]``, of weights as :func:`drawn_sums` has them) from ``count``
+    samples and are 0 of what is unseen."""
     low, high = 0.0, float(means.max())
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _chance(means, middle, len(clipped))[0] < _ALPHA else (low, middle)
+        low, high = (middle, high) if _chance(means, middle, count)[0] < _ALPHA else (low, middle)
     return low
 
 
@@ -84,12 +90,18 @@ def _chance(means: Floats, mean: float, count: int) -> Floats:
 def _shared_out(scores: Floats) -> Floats:
     """``[draws, sets]``: means of ``scores`` by weights drawn from Dirichlet(1, …, 1). Seeded: equal scores, equal
     bounds."""
-    count = scores.shape[1]
+    return drawn_sums(scores.T)
+
+
+def drawn_sums(values: Any) -> Floats:
+    """``[draws, figures]``: sums of each figure of ``values`` (``[samples, figures]``, an array or a sparse one) by the
+    same draws of weights for equal numbers of samples."""
+    count = values.shape[0]
     if count <= _KEPT_SAMPLES:
-        kept: Floats = _weights(count) @ scores.T
+        kept: Floats = _weights(count) @ values
         return kept
     rng, at_once = np.random.default_rng(0), max(1, _DRAWS_AT_ONCE // count)
-    parts = [_normalised(rng.standard_exponential((min(at_once, _DRAWS - start), count))) @ scores.T
+    parts = [_normalised(rng.standard_exponential((min(at_once, _DRAWS - start), count))) @ values
              for start in range(0, _DRAWS, at_once)]
     return np.concatenate(parts)
 

@@ -21,7 +21,8 @@ import onnx
 from enginewright_builder.accuracy.drift_graph import ExposedGraph, LayerPair, label, matched, read_graph
 from enginewright_builder.accuracy.drift_report import WORST_LAYERS, DriftReport, LayerDrift
 from enginewright_builder.engines.base import Artifact, ExportedModel
-from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.shapes import takes_batches
+from enginewright_builder.tensors import Array, Tensors, count, whole_call
 
 log = logging.getLogger(__name__)
 
@@ -63,28 +64,30 @@ def drift_of(artifact: Artifact, model: ExportedModel, batches: Sequence[Tensors
     if graph is None:
         return DriftReport(unavailable=f"{artifact.rung.name} was not built from an ONNX of its own")
     try:
-        return drift(model.path, graph, batches)
+        return drift(model.path, graph, batches, batched=takes_batches(model.interface))
     except Exception as error:  # any class of ONNX Runtime's
         log.warning("no drift report of %s", artifact.rung.name, exc_info=error)
         return DriftReport(unavailable=f"its graph does not run on a CPU: {str(error).strip()[:200]}")
 
 
-def drift(original: Path, candidate: Path, batches: Sequence[Tensors]) -> DriftReport:
-    """Raises what ONNX Runtime raises where it cannot run one of the graphs on a CPU."""
+def drift(original: Path, candidate: Path, batches: Sequence[Tensors], *, batched: bool = True) -> DriftReport:
+    """``batched`` False: each sample is a whole call. Raises what ONNX Runtime raises where it cannot run one of the
+    graphs on a CPU."""
     source, other = read_graph(original), read_graph(candidate)
     pairs = matched(source, other)
     few = _few(batches)
     sums = {pair.tensor: _Sums() for pair in pairs}
     left, right = (ExposedGraph(path, model, names) for path, model, names in (
         (original, source, [pair.tensor for pair in pairs]), (candidate, other, [pair.counterpart for pair in pairs])))
-    for batch in few:
+    calls = few if batched else [whole_call(batch, index) for batch in few for index in range(count(batch))]
+    for batch in calls:
         for start in range(0, len(pairs), _VALUES_AT_ONCE):
             part = pairs[start:start + _VALUES_AT_ONCE]
             here = left.run(batch, [pair.tensor for pair in part])
             there = right.run(batch, [pair.counterpart for pair in part])
             for pair, one, two in zip(part, here, there, strict=True):
                 sums[pair.tensor].add(one, two)
-    samples = sum(len(next(iter(batch.values()))) for batch in few)
+    samples = sum(map(count, few))
     return _report(source, pairs, {name: total for name, total in sums.items() if total.seen}, samples)
 
 

@@ -19,13 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from enginewright_builder.accuracy.bounds import mean_lower_bound, rank_correlation_lower_bound
+from enginewright_builder.accuracy.groups import Groups
 from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magnitude_asked
+from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
+from enginewright_builder.accuracy.task import Exam, excessive_loss
+from enginewright_builder.contract import GroupFigure, TaskFigure
 from enginewright_builder.errors import UserError
 from enginewright_builder.tensors import Array, Tensors
 
@@ -42,6 +46,18 @@ class Metric(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Beside:
+    """What is asked beside agreement over all samples. ``tolerance`` is agreement's, for groups."""
+
+    exam: Exam | None = None
+    groups: Groups | None = None
+    tolerance: float = 0.0
+
+
+_NOTHING = Beside()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Accuracy:
     """``value`` is the mean score, ``low`` its one-sided 95 % lower bound. ``finite`` is False where the candidate
     answered NaN or infinity; ``mismatch`` says where its answers have another name or shape than the reference's.
@@ -49,7 +65,8 @@ class Accuracy:
     ``broken`` is then the batch and the sample in it, and ``layer`` the first layer that shows it, where known.
 
     ``magnitude_low`` and ``drowned`` are the worst output's guards, ``scale`` the size of that output's answers beside
-    the reference's. ``untold`` is what no guard could tell from these samples, in words for a verdict.
+    the reference's. ``untold`` is what no guard could tell from these samples, in words for a verdict. ``task`` and
+    ``groups`` are there where they were asked for; ``by`` is what the groups have in common.
     """
 
     metric: str
@@ -65,6 +82,9 @@ class Accuracy:
     drowned: float = 0.0
     untold: str = ""
     scores: tuple[float, ...] = field(default=(), repr=False)
+    task: TaskFigure | None = None
+    groups: tuple[GroupFigure, ...] = ()
+    by: str = ""
 
     def passes(self, tolerance: float) -> bool:
         return not self.refusal(tolerance)
@@ -84,15 +104,34 @@ class Accuracy:
         if not self.drowned <= MAX_DROWNED:
             return (f"its error is {self.drowned:.2g} of what sets samples apart (at most {MAX_DROWNED:g}): it hardly "
                     "tells one sample from another")
+        return (excessive_loss(self.task) if self.task else "") or self._refusing_group(tolerance)
+
+    def _refusing_group(self, tolerance: float) -> str:
+        """What fails in the first group that does; empty where none does."""
+        for one in self.groups:
+            differs = ""
+            if one.accuracy_low is not None and not one.accuracy_low >= 1.0 - tolerance:
+                differs = (f"mean {self.metric} {one.accuracy:.4f}, lower bound {one.accuracy_low:.4f} < "
+                           f"{1 - tolerance:.4g}")
+            if why := "; ".join(filter(None, (differs, excessive_loss(one.task) if one.task else ""))):
+                return f"in the group {self.by}={one.group} ({one.samples} samples) {why}"
         return ""
 
 
-def compare(metric: str | Metric, references: Sequence[Tensors], candidates: Iterable[Tensors]) -> Accuracy:
+def least(accuracies: Sequence[Accuracy]) -> Accuracy:
+    """Of engines that serve together: the lowest agreement, with the largest loss on labels. At least one."""
+    lowest = min(accuracies, key=lambda one: one.low)
+    worst = max(accuracies, key=lambda one: one.task.loss_high if one.task else 0.0)
+    return replace(lowest, task=worst.task)
+
+
+def compare(metric: str | Metric, references: Sequence[Tensors], candidates: Iterable[Tensors],
+            beside: Beside = _NOTHING) -> Accuracy:
     """Both in batches of the same samples in the same order; candidates are looked at one batch at a time.
 
     Raises :class:`UserError` ``ReferenceNotFinite``, ``EvaluationEmpty``, or what a user's metric raises.
     """
-    comparison = _Comparison(metric, references)
+    comparison, marks = _Comparison(metric, references), list[Any]()
     for index, (reference, candidate) in enumerate(zip(references, candidates, strict=True)):
         nothing = Accuracy(metric=comparison.name, value=0.0, low=0.0, samples=comparison.count)
         if mismatch := _mismatch(reference, candidate):
@@ -101,7 +140,28 @@ def compare(metric: str | Metric, references: Sequence[Tensors], candidates: Ite
             return replace(nothing, finite=False, broken=(index, int(broken[0])))
         for part, other in _parts(reference, candidate):
             comparison.add(part, other)
-    return comparison.result()
+        if beside.exam:
+            marks.append(beside.exam.marks(index, candidate))
+    return _with(beside, comparison, beside.exam.units(marks) if beside.exam else None)
+
+
+def _with(beside: Beside, comparison: _Comparison, marks: Any) -> Accuracy:
+    """``marks`` are None without labels."""
+    figure = beside.exam.figure(marks) if beside.exam else None
+    found = replace(comparison.result(), task=figure)
+    if beside.groups is None:
+        return found
+    groups = tuple(_group(beside, comparison, marks, name, places) for name, places in beside.groups.rows.items())
+    return replace(found, groups=groups, by=beside.groups.by)
+
+
+def _group(beside: Beside, comparison: _Comparison, marks: Any, name: str, places: Array) -> GroupFigure:
+    figures = comparison.figures(places) if len(places) >= samples_needed(beside.tolerance) else []
+    on_labels = beside.exam.figure(marks, places) if beside.exam else None
+    return GroupFigure(group=name, samples=len(places), task=on_labels,
+                       accuracy=min((value for value, _ in figures), default=None),
+                       accuracy_low=min((low for _, low in figures), default=None),
+                       too_small=not figures or (beside.exam is not None and on_labels is None))
 
 
 class _Comparison:
@@ -114,29 +174,39 @@ class _Comparison:
         # Spearman alone: outputs too narrow to have ranks within a sample.
         self._narrow = [name for name in typical if metric == "spearman" and all(
             entries(batch[name]) < MIN_RANKS for batch in references)]
-        self._scores: list[Array] = []
+        # With the places of the samples that they are of, counted through all batches.
+        self._scores: list[tuple[Array, Array]] = []
+        self._columns: dict[tuple[str, int], list[tuple[Array, Floats, Floats]]] = {}
         self._magnitudes: dict[str, list[Floats]] = {name: [] for name in self._guards}
-        self._columns: dict[tuple[str, int], list[tuple[Floats, Floats]]] = {}
+        self._seen = 0
 
     def add(self, reference: Tensors, candidate: Tensors) -> None:
+        places = np.arange(self._seen, self._seen + _samples(reference))
+        self._seen += len(places)
         if self._metric in SCORES:
             score = SCORES[str(self._metric)]
             each = [score(reference[name], candidate[name], size) for name, size in self._typical.items()
                     if self._metric != "spearman" or entries(reference[name]) >= MIN_RANKS]
             if each:
-                self._scores.append(np.min(each, axis=0))
+                self._scores.append((places, np.min(each, axis=0)))
         elif not isinstance(self._metric, str):
-            self._scores.append(self._metric(reference, candidate))
+            self._scores.append((places, self._metric(reference, candidate)))
         for name, guard in self._guards.items():
             self._magnitudes[name].append(guard.add(reference[name], candidate[name]))
         for name in self._narrow:
             for column, pair in enumerate(zip(rows(reference[name]).T, rows(candidate[name]).T, strict=True)):
-                self._columns.setdefault((name, column), []).append(pair)
+                self._columns.setdefault((name, column), []).append((places, *pair))
+
+    def figures(self, of: Array | None = None) -> list[tuple[float, float]]:
+        """Mean score and its bound, and of Spearman those of each narrow output; of all samples, or of those at the
+        places ``of``."""
+        scores = _picked(self._scores, of)[0] if self._scores else np.zeros(0)
+        figures = [(float(scores.mean()), mean_lower_bound(scores))] if len(scores) else []
+        return figures + [_correlation(*_picked(parts, of)) for parts in self._columns.values()]
 
     def result(self) -> Accuracy:
-        scores = np.concatenate(self._scores) if self._scores else np.zeros(0)
-        figures = [(float(scores.mean()), mean_lower_bound(scores))] if len(scores) else []
-        figures += [_correlation(pairs) for pairs in self._columns.values()]
+        scores = _picked(self._scores, None)[0] if self._scores else np.zeros(0)
+        figures = self.figures()
         magnitudes = {name: mean_lower_bound(np.concatenate(parts)) for name, parts in self._magnitudes.items()}
         worst = min(magnitudes, key=lambda name: magnitudes[name], default="")
         return Accuracy(
@@ -150,9 +220,17 @@ class _Comparison:
         return names and f"contrast of {names} unknown: no two samples beside each other are of one shape"
 
 
-def _correlation(pairs: Sequence[tuple[Floats, Floats]]) -> tuple[float, float]:
+def _picked(parts: Sequence[tuple[Array, ...]], of: Array | None) -> list[Array]:
+    """Each value of all samples, or of those at the places ``of``; places come first in each part."""
+    places, *values = (np.concatenate(side) for side in zip(*parts, strict=True))
+    if of is None:
+        return values
+    wanted = np.isin(places, of)
+    return [value[wanted] for value in values]
+
+
+def _correlation(reference: Array, candidate: Array) -> tuple[float, float]:
     """Coefficient and bound of one entry over all samples that have it."""
-    reference, candidate = (np.concatenate(side) for side in zip(*pairs, strict=True))
     value = across_samples(reference, candidate)
     return value, rank_correlation_lower_bound(value, len(reference))
 

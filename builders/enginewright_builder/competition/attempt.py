@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from enginewright_builder.accuracy.drift import first_not_finite
-from enginewright_builder.accuracy.gate import Accuracy, Metric, compare
+from enginewright_builder.accuracy.gate import Accuracy, Beside, Metric, compare
 from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.contract import AccuracyRequest
 from enginewright_builder.data.sets import SampleSet
@@ -31,7 +31,8 @@ NO_DEVICE_MEMORY = "the GPU had no memory left for it"
 
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
-    """What all attempts share. ``references`` are the source model's answers to ``evaluation.batches``."""
+    """What all attempts share. ``references`` are the source model's answers to ``evaluation.batches``; ``beside`` is
+    what is asked beside agreement with them."""
 
     engines: Sequence[Engine]
     model: ExportedModel
@@ -40,6 +41,7 @@ class Workshop:
     metric: str | Metric
     evaluation: SampleSet
     references: Sequence[Tensors]
+    beside: Beside = field(default_factory=Beside)
     worst_layers: WorstLayers | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -65,7 +67,8 @@ class Workshop:
             built = self.clock()
             runner = self.engine(rung).load(artifact)
             progress(0.7, f"comparing {candidate.name} with the source model")
-            accuracy = compare(self.metric, self.references, answers(runner, rung, self.evaluation.batches))
+            accuracy = compare(self.metric, self.references, answers(runner, rung, self.evaluation.batches),
+                               self.beside)
         except Exception as error:  # any class of any runtime library
             if runner is not None:
                 runner.close()

@@ -68,6 +68,7 @@ class Candidate:
             p99_ms=round(timing.percentile(99), 4) if timing else None,
             throughput=round(timing.throughput, 3) if timing else None,
             accuracy=accuracy.value if accuracy else None, accuracy_low=accuracy.low if accuracy else None,
+            task=accuracy.task if accuracy else None,
             buckets=tuple(bucket_figure(self.timings[size]) for size in sorted(self.timings)),
             build_seconds=_rounded(self.build_seconds), gate_seconds=_rounded(self.gate_seconds))
 
@@ -133,7 +134,9 @@ def gated_one(candidate: Candidate, tolerance: float) -> Candidate:
         return replace(candidate, verdict="Failed", reason=candidate.failure or "it was not compared with the source")
     if refusal := accuracy.refusal(tolerance):
         return replace(candidate, verdict="AccuracyRefused", reason=refusal)
-    told = f"{accuracy.metric} lower bound {accuracy.low:.4f}" + (f"; {accuracy.untold}" if accuracy.untold else "")
+    task = accuracy.task
+    on_labels = f"{task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f}" if task else ""
+    told = "; ".join(filter(None, (f"{accuracy.metric} lower bound {accuracy.low:.4f}", on_labels, accuracy.untold)))
     return replace(candidate, verdict="Passed", reason=told)
 
 

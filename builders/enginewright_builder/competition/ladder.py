@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder.accuracy.gate import Accuracy, Metric, typical_norms
+from enginewright_builder.accuracy.gate import Accuracy, Beside, Metric, least, typical_norms
 from enginewright_builder.accuracy.metrics import try_metric
 from enginewright_builder.accuracy.reference_answers import remembered
+from enginewright_builder.accuracy.task import Exam, Labels
+from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.competition import cost_store, fallback
 from enginewright_builder.competition.agenda import SAFE, Agenda, Plan
 from enginewright_builder.competition.ascent import Ascent
@@ -37,6 +39,7 @@ from enginewright_builder.competition.refusals import (
     without_source,
 )
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest, StopWhen
+from enginewright_builder.data.labels import groups_of, labels_of, queries_of
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Shelf
 from enginewright_builder.engines.composite import combine
@@ -45,7 +48,7 @@ from enginewright_builder.measure.look import Look
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.pod import fits
 from enginewright_builder.steps import Budget
-from enginewright_builder.tensors import Call
+from enginewright_builder.tensors import Call, Tensors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,8 @@ class Gate:
     """What candidates must reach, on what they are tried, and how long that may take: ``measure_seconds`` bounds the
     timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one.
     ``fallback`` are the engines that may serve the source model itself when no candidate may be served: none unless the
-    user allows it. ``look`` is what the model is made of, None where that cannot be counted."""
+    user allows it. ``look`` is what the model is made of, None where that cannot be counted. ``vocabulary`` is there
+    where words are compared with labels."""
 
     accuracy: AccuracyRequest
     objective: ObjectiveRequest
@@ -93,6 +97,7 @@ class Gate:
     fallback: Sequence[Engine] = ()
     stop_when: StopWhen = "budgetSpent"
     look: Look | None = None
+    vocabulary: Vocabulary | None = None
     stopwatch: Callable[[Callable[[str, int], Call]], Stopwatch] = Stopwatch
 
 
@@ -100,8 +105,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
           gate: Gate) -> Climb:
     """Raises :class:`NothingToServeError` ``AccuracyNotReached``, ``NotFasterThanSource`` or ``BudgetTooSmall``,
     :class:`UserError` ``PrecisionUnsupported`` when no engine has such a rung here, ``ReferenceNotFinite``,
-    ``EvaluationEmpty`` or ``MetricInvalid`` before anything is built, and :class:`TransientError` ``OutOfMemory`` when
-    none may be served and the GPU had no memory for one."""
+    ``EvaluationEmpty``, ``MetricInvalid``, ``TaskInvalid`` or ``LabelsInvalid`` before anything is built, and
+    :class:`TransientError` ``OutOfMemory`` when none may be served and the GPU had no memory for one."""
     shelf = Shelf()
     context = replace(context, buckets=context.buckets or tuple(sorted({1, context.max_batch_size})), shelf=shelf)
     plans = _plans(engines, precision, context)
@@ -113,7 +118,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
         try_metric(metric, references)
     every = [*engines, *(one for one in gate.fallback if one not in engines)]
     workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
-                        evaluation=gate.evaluation, worst_layers=gate.worst_layers, references=references)
+                        evaluation=gate.evaluation, worst_layers=gate.worst_layers, references=references,
+                        beside=_beside(gate, references))
     agenda = _agenda(plans, workshop, gate)
     ascent = Ascent(workshop=workshop, source=source, agenda=agenda, objective=gate.objective,
                     budget=gate.budget, measure_seconds=gate.measure_seconds, stop_when=gate.stop_when,
@@ -197,7 +203,15 @@ def _climbed(judgement: Judgement, summaries: tuple[CandidateSummary, ...], heat
                  built=tuple(one for one in judgement.candidates if one.artifact),
                  references={size: ascent.reference(size) for size in judgement.used}, batch=batch,
                  speedup=heats[batch].ratio(REFERENCE, winner.name).value, fallback=judgement.problem,
-                 accuracy=min(accuracies, key=lambda accuracy: accuracy.low))
+                 accuracy=least(accuracies))
+
+
+def _beside(gate: Gate, references: Sequence[Tensors]) -> Beside:
+    """Raises :class:`UserError` ``TaskInvalid`` or ``LabelsInvalid``."""
+    accuracy, columns = gate.accuracy, gate.evaluation.columns
+    exam = Exam(Labels(request=accuracy.task, values=labels_of(columns), queries=queries_of(columns),
+                       vocabulary=gate.vocabulary), references) if accuracy.task else None
+    return Beside(exam=exam, groups=groups_of(columns, accuracy.group_by), tolerance=accuracy.tolerance)
 
 
 def _artifact(winners: Mapping[int, Candidate]) -> Artifact:

@@ -50,12 +50,33 @@ def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: Accu
     best = max(measured, key=lambda one: one.accuracy_low or 0.0, default=None)
     figures = (f"the closest is {best.name} with {accuracy.metric} {best.accuracy:.4f} "
                f"(lower bound {best.accuracy_low:.4f})" if best else "none could be measured")
+    if best is not None and (best.accuracy_low or 0.0) >= 1 - accuracy.tolerance:
+        return _lost_elsewhere(summaries, best, accuracy)
     return NothingToServeError(
         "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {1 - accuracy.tolerance:.4g}: "
                               f"{figures}{_offer(summaries)}", summaries,
         field="spec.accuracy.maxLoss", value=accuracy.tolerance,
         remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give more evaluation "
                f"samples{_ALLOW}")
+
+
+def _lost_elsewhere(summaries: tuple[CandidateSummary, ...], best: CandidateSummary, accuracy: AccuracyRequest
+                    ) -> NothingToServeError:
+    """Where agreement over all samples is as asked, and a guard, the labels or a group are not."""
+    task = best.task
+    on_labels = accuracy.task is not None and task is not None and task.loss_high > task.max_loss
+    field, value = (("spec.accuracy.task.maxLoss", accuracy.task.tolerance) if on_labels and accuracy.task else
+                    ("spec.accuracy.maxLoss", accuracy.tolerance))
+    return NothingToServeError(
+        "AccuracyNotReached", f"no candidate asked for passes: {best.name} has {accuracy.metric} {best.accuracy:.4f} "
+                              f"over all samples, but {_plain(best.reason)}{_offer(summaries)}", summaries,
+        field=field, value=value,
+        remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give calibration and "
+               f"evaluation samples of what it fails at{_ALLOW}")
+
+
+def _plain(reason: str) -> str:
+    return reason.removeprefix("not served, but the best there is: ")
 
 
 def budget_too_small(summaries: tuple[CandidateSummary, ...], seconds: float, spent: float, missing: float,

@@ -1,7 +1,9 @@
 """Evaluation and calibration files, read without PyTorch and without pickles.
 
 * ``.npz``: one array an input, named as the input, samples along axis 0.
-* ``.jsonl``: one object a line, either ``{"text": "…"}`` for models with a tokenizer, or ``{"<input>": […], …}``.
+* ``.jsonl``: one object a line, either ``{"text": "…"}`` for models that take texts, or ``{"<input>": […], …}``.
+
+Either may have columns beside inputs, such as labels: another array, or another field of each object.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,13 +25,28 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
-from enginewright_builder.shapes import is_text_interface, numpy_dtype, shape_text, size_range
+from enginewright_builder.shapes import (
+    BATCH,
+    ROWS,
+    STRING,
+    is_text_interface,
+    numpy_dtype,
+    sample_shape,
+    shape_text,
+    size_range,
+    takes_batches,
+)
 from enginewright_builder.tensors import Array
 
+# One sample's arrays by input, without the batch dimension.
+Row = Mapping[str, Array]
 _FORMATS = 'give .npz with one array an input, or .jsonl with {"text": …} or {"<input>": […]} on each line'
 _SAVEZ = "write it with numpy.savez, from numeric arrays"
+# Of what is no input.
+_BESIDE = "; labels and groups are named by spec.accuracy.task.labels and spec.accuracy.groupBy"
 # NumPy's kinds.
 _NUMBERS = "biuf"
+_NUMBERS_AND_WORDS = _NUMBERS + "U"
 # Of one file, unpacked, and of the samples in it: a gate that runs for days needs fewer.
 MOST_BYTES, MOST_SAMPLES = 64 << 30, 5_000_000
 # Of a header, in bytes: NumPy's own limit.
@@ -40,22 +57,28 @@ SHARED_LIMIT = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class SampleFile:
-    """Either ``texts``, or ``rows`` of one array an input without the batch dimension."""
+    """Either ``texts``, or ``rows`` of one array an input without the batch dimension. ``columns`` has by name what is
+    no input: one value a sample, as it was read."""
 
     texts: tuple[str, ...] = ()
     rows: tuple[Mapping[str, Array], ...] = field(default=(), repr=False)
+    columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.texts) or len(self.rows)
 
     def limited(self, samples: int) -> SampleFile:
         """The first ``samples`` of it; 0 means all."""
-        return SampleFile(texts=self.texts[:samples], rows=self.rows[:samples]) if samples else self
+        return self.picked(range(min(samples, len(self)))) if samples else self
 
     def without(self, keys: set[str]) -> SampleFile:
-        kept = [index for index, key in enumerate(self.keys()) if key not in keys]
-        return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),
-                          rows=tuple(self.rows[index] for index in kept if self.rows))
+        return self.picked([index for index, key in enumerate(self.keys()) if key not in keys])
+
+    def picked(self, places: Sequence[int]) -> SampleFile:
+        return SampleFile(texts=tuple(self.texts[place] for place in places if self.texts),
+                          rows=tuple(self.rows[place] for place in places if self.rows),
+                          columns={name: tuple(values[place] for place in places)
+                                   for name, values in self.columns.items()})
 
     def keys(self) -> list[str]:
         """One digest a sample: equal keys mean equal samples, whatever file, format or type they were written in."""
@@ -64,9 +87,7 @@ class SampleFile:
     def distinct(self) -> SampleFile:
         """Each sample once, in its first place: a sample that is counted twice proves nothing more."""
         first = {key: index for index, key in reversed(list(enumerate(self.keys())))}
-        kept = sorted(first.values())
-        return SampleFile(texts=tuple(self.texts[index] for index in kept if self.texts),
-                          rows=tuple(self.rows[index] for index in kept if self.rows))
+        return self.picked(sorted(first.values()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,14 +105,16 @@ EVALUATION = DataField()
 CALIBRATION = DataField(path="spec.engine.calibration.uri", reason="CalibrationDataInvalid")
 
 
-def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
-    """Raises :class:`UserError` ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
+def read_samples(path: Path, where: DataField = EVALUATION, columns: Collection[str] = (), *,
+                 words: bool = False) -> SampleFile:
+    """``columns`` names what is no input, wherever the file has it; ``words``: an input may be of texts. Raises
+    :class:`UserError` ``EvaluationDataInvalid`` (or ``CalibrationDataInvalid``)."""
     if path.is_dir():
         raise where.invalid(f"{path.name} is a folder", path, _FORMATS)
     if path.suffix == ".npz":
-        samples = _read_npz(path, where)
+        samples = _read_npz(path, where, columns, words=words)
     elif path.suffix in (".jsonl", ".ndjson"):
-        samples = _read_jsonl(path, where)
+        samples = _read_jsonl(path, where, columns, words=words)
     else:
         raise where.invalid(f"{path.name} is neither .npz nor .jsonl", path, _FORMATS)
     if not len(samples):
@@ -99,7 +122,7 @@ def read_samples(path: Path, where: DataField = EVALUATION) -> SampleFile:
     return samples
 
 
-def _read_npz(path: Path, where: DataField) -> SampleFile:
+def _read_npz(path: Path, where: DataField, columns: Collection[str], *, words: bool) -> SampleFile:
     try:
         _check_sizes(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -109,18 +132,21 @@ def _read_npz(path: Path, where: DataField) -> SampleFile:
         # TypeError of a bare array, NotImplementedError of an unknown compression, RuntimeError of an encryption, and
         # the last two of a header that is no Python.
         raise where.invalid(f"{path.name} cannot be read: {error}", path, _SAVEZ) from error
-    if wrong := [name for name, array in arrays.items() if array.dtype.kind not in _NUMBERS]:
+    if wrong := [name for name, array in arrays.items()
+                 if array.dtype.kind not in (_NUMBERS_AND_WORDS if words or name in columns else _NUMBERS)]:
         raise where.invalid(f"{path.name}: {wrong[0]} holds {arrays[wrong[0]].dtype}, expected numbers", path,
-                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line')
-    if not arrays:
-        raise where.invalid(f"{path.name} holds no arrays", path, _FORMATS)
+                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line{_BESIDE}')
+    if not set(arrays) - set(columns):
+        raise where.invalid(f"{path.name} holds no arrays of inputs", path, _FORMATS)
     counts = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
     if len(set(counts.values())) != 1 or -1 in counts.values():
         stated = ", ".join(f"{name}: {arrays[name].shape}" for name in sorted(arrays))
         raise where.invalid(f"{path.name}: arrays differ in their number of samples ({stated})", path,
                             "put the samples along axis 0 of every array")
     count = next(iter(counts.values()))
-    return SampleFile(rows=tuple({name: array[index] for name, array in arrays.items()} for index in range(count)))
+    beside = {name: tuple(arrays.pop(name)) for name in columns if name in arrays}
+    return SampleFile(rows=tuple({name: array[index] for name, array in arrays.items()} for index in range(count)),
+                      columns=beside)
 
 
 def _check_sizes(path: Path) -> None:
@@ -151,9 +177,10 @@ def _promised(header: bytes) -> tuple[tuple[int, ...], int]:
     return shape, file.tell() + math.prod(shape) * dtype.itemsize
 
 
-def _read_jsonl(path: Path, where: DataField) -> SampleFile:
+def _read_jsonl(path: Path, where: DataField, columns: Collection[str], *, words: bool) -> SampleFile:
     texts: list[str] = []
     rows: list[Mapping[str, Array]] = []
+    beside = _Beside(columns)
     if path.stat().st_size > MOST_BYTES:
         raise where.invalid(f"{path.name} has more than {MOST_BYTES >> 30} GiB", path, "give fewer samples")
     try:
@@ -164,14 +191,43 @@ def _read_jsonl(path: Path, where: DataField) -> SampleFile:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        entry = _parse_line(line, f"{path.name}:{number}", path, where)
+        entry = beside.taken(_parse_line(line, f"{path.name}:{number}", path, where), number)
         if isinstance(text := entry.get("text"), str):
             texts.append(_checked_text(text, f"{path.name}:{number}", path, where))
         else:
-            rows.append(_parse_row(entry, f"{path.name}:{number}", path, where))
+            rows.append(_parse_row(entry, f"{path.name}:{number}", path, where, words=words))
         if texts and rows:
             raise where.invalid(f"{path.name}:{number}: texts and tensors are mixed", path, _FORMATS)
-    return SampleFile(texts=tuple(texts), rows=tuple(rows))
+    if beside.gap:
+        raise where.invalid(f"{path.name}:{beside.gap[1]}: there is no {beside.gap[0]!r}, which other lines have", path,
+                            "write it on every line, or on none")
+    return SampleFile(texts=tuple(texts), rows=tuple(rows), columns=beside.columns)
+
+
+class _Beside:
+    """Columns as lines are read. ``gap`` is a column that some lines have and this line has not."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._values: dict[str, list[Any]] = {name: [] for name in names}
+        self._without: dict[str, int] = {}
+
+    def taken(self, entry: dict[str, object], number: int) -> dict[str, object]:
+        """``entry`` without its columns."""
+        for name, values in self._values.items():
+            if name in entry:
+                values.append(entry.pop(name))
+            else:
+                self._without.setdefault(name, number)
+        return entry
+
+    @property
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        return {name: tuple(values) for name, values in self._values.items() if values}
+
+    @property
+    def gap(self) -> tuple[str, int] | None:
+        return next(((name, self._without[name]) for name, values in self._values.items()
+                     if values and name in self._without), None)
 
 
 def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, object]:
@@ -193,14 +249,14 @@ def _checked_text(text: str, at: str, path: Path, where: DataField) -> str:
     return text
 
 
-def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField) -> Mapping[str, Array]:
+def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField, *, words: bool) -> Row:
     row = {}
     for name, value in entry.items():
         try:
             row[name] = np.asarray(value)
         except (ValueError, OverflowError) as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
-        if row[name].dtype.kind not in _NUMBERS:
+        if row[name].dtype.kind not in (_NUMBERS_AND_WORDS if words else _NUMBERS):
             raise where.invalid(f"{at}: {name}: expected numbers, got {str(value)[:60]!r}", path, _FORMATS)
     return row
 
@@ -221,6 +277,8 @@ def check_overlap(shared: int, evaluation: int, calibration: int, uri: str = "")
 def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION) -> SampleFile:
     """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is
     expected."""
+    if samples.texts and [spec.dtype for spec in interface.inputs] == [STRING]:
+        samples = _as_rows(samples, interface)
     if samples.texts:
         if not is_text_interface(interface):
             raise where.invalid("the file holds texts, but the model takes "
@@ -228,20 +286,57 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                                 "give arrays named as the inputs, in .npz or .jsonl")
         return samples
     expected = {spec.name: spec for spec in interface.inputs}
-    rows = []
-    for index, row in enumerate(samples.rows):
+    batched, rows = takes_batches(interface), []
+    if samples.columns and not batched:
+        raise where.invalid("labels and groups belong to single samples, and the model takes no batches of them",
+                            ", ".join(sorted(samples.columns)),
+                            "export the model with a free first dimension, or leave spec.accuracy.task and "
+                            "spec.accuracy.groupBy out")
+    for index, row in enumerate(_calls(samples.rows, interface, where)):
         if set(row) != set(expected):
             raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
                                 f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
-                                "name the arrays exactly as the model's inputs")
-        rows.append({name: _fit(row[name], expected[name].dtype, expected[name].shape[1:], f"sample {index}: {name}",
-                                where)
-                     for name in expected})
-    return SampleFile(rows=tuple(rows))
+                                f"name the arrays exactly as the model's inputs{_BESIDE}")
+        rows.append({name: _fit(row[name], spec.dtype, sample_shape(spec, batched=batched), f"sample {index}: {name}",
+                                where, whole=not batched)
+                     for name, spec in expected.items()})
+    return replace(samples, rows=tuple(rows))
 
 
-def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField) -> Array:
+def _as_rows(samples: SampleFile, interface: Interface) -> SampleFile:
+    """Of a model whose one input is of texts."""
+    spec = interface.inputs[0]
+    shape = (1,) * len(sample_shape(spec, batched=takes_batches(interface)))
+    rows = tuple({spec.name: np.array(text, np.object_).reshape(shape)} for text in samples.texts)
+    return replace(samples, texts=(), rows=rows)
+
+
+def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Sequence[Row]:
+    """``rows``, or several of them as one call of a model that is frozen to a batch."""
+    sizes = {spec.shape[0] if spec.shape else 0 for spec in interface.inputs}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    ranks = {spec.name: len(spec.shape) for spec in interface.inputs}
+    if takes_batches(interface) or not isinstance(size, int) or size < 2 or any(
+            array.ndim != ranks.get(name, 0) - 1 for row in rows[:1] for name, array in row.items()):
+        return rows
+    if len(rows) < size:
+        raise where.invalid(f"the file holds {len(rows)} samples, and one call of the model takes {size}", len(rows),
+                            f"give at least {size} samples, or export the model with a free first dimension")
+    try:
+        return [{name: np.stack([row[name] for row in rows[start:start + size]]) for name in rows[start]}
+                for start in range(0, len(rows) - size + 1, size)]
+    except (KeyError, ValueError) as error:
+        raise where.invalid(f"{size} samples cannot be put into one call of the model: {error}", size,
+                            "give samples of one shape, with the same names") from error
+
+
+def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField, *, whole: bool) -> Array:
+    """``whole``: ``shape`` is that of a whole call, in front of which a single row may be left out."""
     wanted = numpy_dtype(dtype)
+    if whole and array.ndim == len(shape) - 1 and shape[0] in (1, ROWS, BATCH):
+        array = array[None]
+    elif whole and array.ndim == 1 and not shape and len(array) == 1:
+        array = array[0]
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
@@ -249,10 +344,12 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
     if not fits:
         raise where.invalid(f"{at} has shape {list(array.shape)}, expected {shape_text(shape)}", list(array.shape),
                             "give each sample in the shape of the model's input, without the batch dimension")
+    if wanted == np.object_ and array.dtype.kind in "UO":
+        return np.asarray(array).astype(np.object_)
     if array.dtype != wanted and not _harmless(array, wanted):
         raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,
                             f"write the array as {wanted}")
-    return array.astype(wanted, copy=False)
+    return np.asarray(array).astype(wanted, copy=False)
 
 
 def _harmless(array: Array, wanted: np.dtype[Any]) -> bool:

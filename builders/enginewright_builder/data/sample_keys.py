@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import unicodedata
 from collections.abc import Mapping
 
@@ -48,6 +49,8 @@ def unpadded(row: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _canonical(array: Array) -> Array:
+    if array.dtype.kind in "OU":
+        return np.frombuffer(json.dumps([str(text) for text in array.ravel()]).encode(), np.uint8)
     if array.dtype.kind in "biu":
         return array.astype(np.int64)
     largest = float(np.abs(array).max(initial=0.0))

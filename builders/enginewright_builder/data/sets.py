@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from enginewright_builder.accuracy.rules import check_gate, synthetic_samples
+from enginewright_builder.accuracy.task_rules import check_units
 from enginewright_builder.contract import AccuracyRequest
 from enginewright_builder.data.files import (
     CALIBRATION,
@@ -17,6 +19,7 @@ from enginewright_builder.data.files import (
     check_against,
     check_overlap,
 )
+from enginewright_builder.data.labels import queries_of
 from enginewright_builder.data.sample_keys import row_key
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
@@ -26,19 +29,21 @@ from enginewright_builder.tensors import Array, Tensors
 # inputs fare well.
 SYNTHETIC_SAMPLES = 64
 HELD_OUT, SYNTHETIC = "held-out", "synthetic"
-# What one forward pass takes during gate and calibration: small enough for any model that serves at all.
+# What one forward pass takes at most during gate and calibration: small enough for any model that serves at all.
 GATE_BATCH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleSet:
     """``batches`` cover every sample once, and no two samples are the same. ``origin`` is ``held-out`` or
-    ``synthetic``; ``repeated`` is how many were left out as they were there before."""
+    ``synthetic``; ``repeated`` is how many were left out as they were there before. ``columns`` has by name what the
+    file says of each sample beside inputs, in the order of the batches."""
 
     batches: Sequence[Tensors]
     count: int
     origin: str
     repeated: int = 0
+    columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
 
     @property
     def typical(self) -> Tensors:
@@ -70,36 +75,44 @@ def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATI
         raise where.invalid("the file holds texts, but the model brings no tokenizer", "text",
                             "give tokenised arrays named as the inputs, or put the tokenizer's files beside the model")
     checked = check_against(file, model.interface, where).distinct()
-    batches = _text_batches(checked.texts, model, batch) if checked.texts else _row_batches(checked.rows, batch)
-    batches, count = _distinct(batches, set())
-    return SampleSet(batches=batches, count=count, origin=HELD_OUT, repeated=len(file) - count)
+    batches, order = (_text_batches(checked.texts, model, batch) if checked.texts else
+                      _row_batches(checked.rows, batch))
+    batches, kept = _distinct(batches, set())
+    columns = checked.picked([order[place] for place in kept]).columns if checked.columns else {}
+    return SampleSet(batches=batches, count=len(kept), origin=HELD_OUT, repeated=len(file) - len(kept), columns=columns)
 
 
 def gate_samples(evaluation: SampleFile | None, calibration: SampleFile | None, accuracy: AccuracyRequest,
-                 model: SourceModel) -> tuple[SampleSet, Sequence[Tensors]]:
-    """What candidates are tried on, and what they are calibrated on, apart from it. Raises :class:`UserError`
-    ``EvaluationTooSmall`` where the model tells fewer samples apart than the file does, and what sets raise."""
-    tried = (sample_set(evaluation, model) if evaluation else
-             synthetic_set(model, synthetic_samples(accuracy.tolerance, SYNTHETIC_SAMPLES)))
+                 model: SourceModel, max_batch_size: int) -> tuple[SampleSet, Sequence[Tensors]]:
+    """What candidates are tried on, and what they are calibrated on, apart from it, in batches of at most
+    ``max_batch_size``: engines are built for no more. Raises :class:`UserError` ``EvaluationTooSmall`` where the
+    model tells fewer samples apart than the file does, and what sets raise."""
+    batch = min(GATE_BATCH, max_batch_size)
+    tried = (sample_set(evaluation, model, batch=batch) if evaluation else
+             synthetic_set(model, synthetic_samples(accuracy.tolerance, SYNTHETIC_SAMPLES), batch=batch))
     if evaluation:
         check_gate(accuracy.metric, accuracy.tolerance, tried.count)
+        if accuracy.task:
+            check_units(accuracy.task, len(set(queries_of(tried.columns))) or tried.count)
     if calibration is None:
         return tried, ()
-    return tried, held_apart(sample_set(calibration, model, CALIBRATION), tried).batches
+    return tried, held_apart(sample_set(calibration, model, CALIBRATION, batch), tried).batches
 
 
 def held_apart(calibration: SampleSet, evaluation: SampleSet) -> SampleSet:
     """Calibration without what the evaluation holds, compared as the model sees it: texts that are tokenised alike,
     tokens that another file gives as text. Raises :class:`UserError` ``CalibrationEqualsEvaluation``."""
     seen = set(_keys(evaluation.batches))
-    batches, count = _distinct(calibration.batches, seen)
+    batches, kept = _distinct(calibration.batches, seen)
+    count = len(kept)
     check_overlap(calibration.count - count, evaluation.count, calibration.count)
     return SampleSet(batches=batches, count=count, origin=calibration.origin, repeated=calibration.repeated)
 
 
-def _distinct(batches: Sequence[Tensors], seen: set[str]) -> tuple[list[Tensors], int]:
-    """Without samples whose key is in ``seen`` or came before; and how many are left."""
-    seen, kept = set(seen), list[Tensors]()
+def _distinct(batches: Sequence[Tensors], seen: set[str]) -> tuple[list[Tensors], list[int]]:
+    """Without samples whose key is in ``seen`` or came before; and the places of those that are left, counted through
+    all batches."""
+    seen, kept, places, start = set(seen), list[Tensors](), list[int](), 0
     for batch in batches:
         fresh = []
         for index, key in enumerate(_keys([batch])):
@@ -108,7 +121,9 @@ def _distinct(batches: Sequence[Tensors], seen: set[str]) -> tuple[list[Tensors]
                 fresh.append(index)
         if fresh:
             kept.append({name: array[fresh] for name, array in batch.items()})
-    return kept, sum(len(next(iter(batch.values()))) for batch in kept)
+        places += [start + index for index in fresh]
+        start += len(next(iter(batch.values())))
+    return kept, places
 
 
 def _keys(batches: Sequence[Tensors]) -> Iterator[str]:
@@ -125,23 +140,26 @@ def synthetic_set(model: SourceModel, count: int, seed: int = 0, batch: int = GA
     return SampleSet(batches=batches, count=count, origin=SYNTHETIC)
 
 
-def _text_batches(texts: Sequence[str], model: SourceModel, batch: int) -> list[Tensors]:
-    """Sorted by length: neighbours need little padding, which is time saved in every forward pass."""
+def _text_batches(texts: Sequence[str], model: SourceModel, batch: int) -> tuple[list[Tensors], list[int]]:
+    """Sorted by length: neighbours need little padding, which is time saved in every forward pass. With the order."""
     assert model.tokenize is not None  # the caller has looked
-    ordered = sorted(texts, key=len)
-    return [model.tokenize(ordered[start:start + batch]) for start in range(0, len(ordered), batch)]
+    order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+    return [model.tokenize([texts[place] for place in order[start:start + batch]])
+            for start in range(0, len(order), batch)], order
 
 
-def _row_batches(rows: Sequence[Mapping[str, Array]], batch: int) -> list[Tensors]:
-    """Stacks what is of equal shape: samples of free size are never padded, as the padding is not stated."""
+def _row_batches(rows: Sequence[Mapping[str, Array]], batch: int) -> tuple[list[Tensors], list[int]]:
+    """Stacks what is of equal shape: samples of free size are never padded, as the padding is not stated. With the
+    order."""
     batches: list[Tensors] = []
     group: list[Mapping[str, Array]] = []
-    for row in sorted(rows, key=_shapes):
+    order = sorted(range(len(rows)), key=lambda place: _shapes(rows[place]))
+    for row in (rows[place] for place in order):
         if group and (len(group) == batch or any(row[name].shape != group[0][name].shape for name in row)):
             batches.append(_stack(group))
             group = []
         group.append(row)
-    return [*batches, _stack(group)]
+    return [*batches, _stack(group)], order
 
 
 def _stack(rows: Sequence[Mapping[str, Array]]) -> Tensors:

@@ -15,7 +15,8 @@ from enginewright_builder.engines.base import Artifact, BuildContext, ExportedMo
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically
 from enginewright_builder.errors import UserError
 from enginewright_builder.ort_session import OrtRunner, version
-from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.shapes import takes_batches
+from enginewright_builder.tensors import Array, Tensors, count, whole_call
 
 MODEL_FILE = "model.onnx"
 INT8_DYNAMIC, INT8_STATIC = "int8-dynamic", "int8-static"
@@ -53,7 +54,7 @@ class OnnxRuntimeEngine:
 
     def load(self, artifact: Artifact) -> Runner:
         return OrtRunner(artifact.files[MODEL_FILE], accelerator=artifact.parameters.get("accelerator", "cpu"),
-                         parameters=artifact.parameters)
+                         parameters=artifact.parameters, batched=takes_batches(artifact.interface))
 
 
 def _write(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
@@ -62,7 +63,7 @@ def _write(precision: str, model: ExportedModel, context: BuildContext, target: 
     elif precision == INT8_DYNAMIC:
         quantize_dynamically(model.path, target, context.workspace, context.progress, context.keep_precise)
     elif precision == INT8_STATIC:
-        quantize_statically(model.path, target, context.workspace, list(_equal_shapes(context.calibration)),
+        quantize_statically(model.path, target, context.workspace, _calls(model, context.calibration),
                             context.progress, context.keep_precise)
     else:
         ort_gpu.half_graph(model, context, target)
@@ -91,6 +92,14 @@ def _copy(source: Path, target: Path) -> None:
     for name in {entry.value for tensor in model.graph.initializer for entry in tensor.external_data
                  if entry.key == "location"}:
         shutil.copyfile(source.parent / name, target.parent / name)
+
+
+def _calls(model: ExportedModel, calibration: Sequence[Tensors]) -> list[Tensors]:
+    """What the model is called with."""
+    batches = list(_equal_shapes(calibration))
+    if takes_batches(model.interface):
+        return batches
+    return [whole_call(batch, index) for batch in batches for index in range(count(batch))]
 
 
 def _equal_shapes(batches: Sequence[Tensors]) -> Iterator[Tensors]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enginewright_builder.engines.base import BuildContext
+from enginewright_builder.shapes import takes_batches
 
 # The Job sees its GPU, or slice, as the first one.
 DEVICE = 0
@@ -79,6 +80,8 @@ def lacking(precision: str, device: Gpu) -> str:
 
 def unservable(context: BuildContext) -> str:
     """Why the server image could not run an engine, empty if it can."""
+    if context.source is not None and not takes_batches(context.source.interface):
+        return "a model that takes no batches is served by ONNX Runtime alone"
     runtime = context.runtime
     if "tensorrt" in runtime.backends or "tensorrt" in runtime.python_runtimes:
         return ""

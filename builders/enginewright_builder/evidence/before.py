@@ -9,6 +9,7 @@ from pathlib import Path
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import run_on_time
+from enginewright_builder.shapes import takes_batches
 from enginewright_builder.sweep.bench import Bench, make_requests
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
@@ -16,9 +17,12 @@ from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
-# Without a dynamic batcher, and with one instance: what a configuration gives that says nothing of either.
-PLAIN = ServingChoice(max_batch_size=1, instance_count=1)
 SECONDS = 2.0
+
+
+def plain(artifact: Artifact) -> ServingChoice:
+    """Without a dynamic batcher, and with one instance: what a configuration gives that says nothing of either."""
+    return ServingChoice(max_batch_size=int(takes_batches(artifact.interface)), instance_count=1)
 
 
 def serve_plainly(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, concurrency: int,
@@ -47,11 +51,13 @@ async def serve_plainly_on(server: Server, root: Path, artifact: Artifact, model
                            gpus: tuple[int, ...] = ()) -> Point:
     """``root`` is where the server finds models; it has none of this one's afterwards."""
     shutil.rmtree(root / model_name, ignore_errors=True)
-    folder = write_model(root, model_name, artifact, PLAIN, cores=cores, gpus=gpus)
+    serving = plain(artifact)
+    folder = write_model(root, model_name, artifact, serving, cores=cores, gpus=gpus)
     try:
+        requests = make_requests(model_name, inputs, serving.max_batch_size)
         bench = Bench(server=server, artifact=artifact, model_name=model_name, objective=objective, cores=cores,
-                      gpus=gpus, point_seconds=SECONDS, requests=make_requests(model_name, inputs, 1))
-        point = await bench.point(PLAIN, concurrency)
+                      gpus=gpus, point_seconds=SECONDS, requests=requests)
+        point = await bench.point(serving, concurrency)
         await server.unload(model_name)
         return point
     finally:

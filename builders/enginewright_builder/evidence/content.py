@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING
 
-from enginewright_builder.contract import BuildRequest, DeviceRequest, EngineRequest, Outcome
+from enginewright_builder.accuracy.groups import reported, summary
+from enginewright_builder.contract import AccuracyRequest, BuildRequest, DeviceRequest, EngineRequest, Outcome
 from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.hand_over import HandOver
 from enginewright_builder.pod import fits
@@ -42,8 +43,12 @@ def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Pr
 
 def accuracy_evidence(request: BuildRequest, climbed: Climb, evaluation: SampleSet) -> AccuracyEvidence:
     found = climbed.accuracy
+    judged = {one.name: one.accuracy.groups for one in climbed.built if one.accuracy and one.accuracy.groups}
+    served = [figure for name in sorted(set(climbed.shipped.values())) for figure in judged.get(name, ())]
     return AccuracyEvidence(metric=found.metric, value=found.value, low=found.low,
-                            tolerance=request.accuracy.tolerance, samples=found.samples, evaluation=evaluation.origin)
+                            tolerance=request.accuracy.tolerance, samples=found.samples, evaluation=evaluation.origin,
+                            task=found.task, summary=summary(request.accuracy.group_by, served),
+                            groups={name: reported(figures) for name, figures in judged.items()})
 
 
 def reference_figures(name: str, climbed: Climb) -> Reference:
@@ -83,7 +88,8 @@ def command(request: BuildRequest) -> str:
         "--model": request.source.uri,
         "--evaluation": accuracy.evaluation.uri if accuracy.evaluation else "",
         "--calibration": engine.calibration.uri if engine.calibration else "",
-        "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", "--precision": engine.precision,
+        "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", **_beside(accuracy),
+        "--precision": engine.precision,
         "--backend": engine.backend if engine.backend != EngineRequest.backend else "",
         "--max-batch-size": str(engine.max_batch_size), "--budget-seconds": str(engine.build_budget_seconds),
         "--stop-when": engine.stop_when if engine.stop_when != EngineRequest.stop_when else "",
@@ -92,6 +98,17 @@ def command(request: BuildRequest) -> str:
     }
     words = ["enginewright-build", *(word for option, value in options.items() if value for word in (option, value))]
     return f"{shlex.join(words)} --output DIR"
+
+
+def _beside(accuracy: AccuracyRequest) -> dict[str, str]:
+    """Options about labels and groups."""
+    task = accuracy.task
+    on_labels = {
+        "--task-metric": task.metric, "--labels": task.labels, "--task-tolerance": f"{task.tolerance:g}",
+        "--task-output": task.output, "--queries": task.queries,
+        "--threshold": "" if task.threshold is None else f"{task.threshold:g}",
+    } if task else {}
+    return {**on_labels, "--group-by": accuracy.group_by}
 
 
 def _notes(told: HandOver, proof: Proof) -> tuple[str, ...]:

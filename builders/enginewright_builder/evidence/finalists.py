@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from pathlib import Path
 
 from enginewright_builder.competition.candidates import FULL_PRECISION, Candidate
 from enginewright_builder.contract import BuildRequest
@@ -14,6 +13,7 @@ from enginewright_builder.hand_over import Counted
 from enginewright_builder.measure.ceilings import measure_ceilings
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work, arithmetic
 from enginewright_builder.measure.work import count_work
+from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Tensors
 
@@ -26,7 +26,7 @@ def count(request: BuildRequest, exported: ExportedModel, sample: Tensors, figur
     error."""
     if budget.left < appraisal.SECONDS:
         return Counted(notes=(appraisal.too_late(budget, "the roofline was"),))
-    found, notes = _measure_work(exported.path, sample, figures, request.device.accelerator)
+    found, notes = _measure_work(exported, sample, figures, request.device.accelerator)
     return Counted(work=found[0], ceilings=found[1], notes=notes) if found else Counted(notes=notes)
 
 
@@ -51,7 +51,7 @@ def _fastest(one: Candidate) -> float:
     return one.timings[batch].percentile(50) if batch is not None else float("inf")
 
 
-def _measure_work(model: Path, sample: Tensors, figures: Sequence[Measured], accelerator: str
+def _measure_work(exported: ExportedModel, sample: Tensors, figures: Sequence[Measured], accelerator: str
                   ) -> tuple[tuple[Work, Ceilings] | None, tuple[str, ...]]:
     """Counts the model's work and measures the device's ceilings for the types that candidates compute in; with notes.
 
@@ -59,7 +59,8 @@ def _measure_work(model: Path, sample: Tensors, figures: Sequence[Measured], acc
     """
     kinds = {kind for one in figures if (kind := arithmetic(one.precision))}
     try:
-        work, ceilings = count_work(model, sample), measure_ceilings(accelerator, kinds)
+        work = count_work(exported.path, sample, batched=takes_batches(exported.interface))
+        ceilings = measure_ceilings(accelerator, kinds)
     except Exception as error:  # any class of any runtime library
         log.warning("the roofline was not measured", exc_info=error)
         return None, (f"The roofline was not measured: {str(error).strip()[:200]}",)

@@ -17,6 +17,7 @@ import tritonclient.grpc.aio as triton
 from numpy.typing import NDArray
 from tritonclient.utils import InferenceServerException, triton_to_np_dtype
 
+from enginewright_builder.contract import requests_needed
 from enginewright_builder.load import (
     Channels,
     LoadResult,
@@ -29,6 +30,7 @@ from enginewright_builder.load import (
     run_on_time,
 )
 from enginewright_builder.load.requests import split
+from enginewright_builder.load.result import TAIL
 from enginewright_builder.load.stopping import Stop
 
 EXIT_USAGE = 2
@@ -123,8 +125,14 @@ def _text(result: LoadResult) -> str:
     errors = ", ".join(f"{kind} {count}" for kind, count in sorted(result.errors.items())) or "none"
     return (f"{result.throughput:,.1f} inferences/s over {result.seconds:.1f} s ({result.mode} loop)\n"
             f"latency  mean {result.mean_ms:.2f}  p50 {result.p50_ms:.2f}  p90 {result.p90_ms:.2f}  "
-            f"p95 {result.p95_ms:.2f}  p99 {result.p99_ms:.2f} ms\n"
+            f"p95 {result.p95_ms:.2f}  p99 {result.p99_ms:.2f}  {_tail(result)}\n"
             f"requests {result.requests}, failed {result.failed} (errors: {errors}), retried {result.retried}")
+
+
+def _tail(result: LoadResult) -> str:
+    if result.p999_ms is None:
+        return f"ms (p99.9 takes {requests_needed(TAIL):,} requests, and {result.measured:,} were measured)"
+    return f"p99.9 {result.p999_ms:.2f} ms"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,7 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from enginewright_builder.contract import requests_needed
+
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+TAIL = 99.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Call:
 class LoadResult:
     """Latencies of the calls due in the window that succeeded; ``throughput`` in inferences (batch elements) completed
     inside it a second. ``requests``, ``failed``, ``errors`` and ``retried`` count everything sent, warm-up and drain
-    included, so that a failure cannot hide outside the window. NaN-free: 0 where nothing was measured."""
+    included, so that a failure cannot hide outside the window. NaN-free: 0 where nothing was measured. ``p999_ms`` is
+    None of fewer requests than it takes."""
 
     mode: str
     seconds: float
@@ -45,6 +49,7 @@ class LoadResult:
     p90_ms: float
     p95_ms: float
     p99_ms: float
+    p999_ms: float | None
     max_ms: float
     latencies_ms: Sequence[float] = field(default=(), repr=False)
 
@@ -97,6 +102,7 @@ def _result(*, mode: str, seconds: float, requests: int, retried: int, errors: C
         measured=len(latencies), throughput=throughput, throughput_low=low, throughput_high=high,
         mean_ms=float(np.mean(latencies)) if latencies else 0.0,
         **{f"p{percentile:.0f}_ms": nearest_rank(latencies, percentile) for percentile in PERCENTILES},
+        p999_ms=nearest_rank(latencies, TAIL) if len(latencies) >= requests_needed(TAIL) else None,
         max_ms=latencies[-1] if latencies else 0.0, latencies_ms=tuple(latencies))
 
 
@@ -104,7 +110,9 @@ def nearest_rank(ordered: Sequence[float], percentile: float) -> float:
     """The smallest value with at least ``percentile`` % of values at or below it; 0 of nothing."""
     if not ordered:
         return 0.0
-    return float(ordered[max(0, math.ceil(percentile / 100 * len(ordered)) - 1)])
+    # 99.9 % of 1000 is a little above 999 in binary, which would make it the slowest of all.
+    rank = math.ceil(round(percentile / 100 * len(ordered), 6))
+    return float(ordered[max(0, rank - 1)])
 
 
 def throughput_interval(completed: Sequence[Call], begin: float, finish: float, slices: int = 10

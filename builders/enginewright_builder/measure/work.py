@@ -20,7 +20,7 @@ from enginewright_builder.measure.look import HALF_BYTES, KINDS, OPERATIONS_PER_
 from enginewright_builder.measure.roofline import Product, Work
 from enginewright_builder.ort_session import ort
 from enginewright_builder.system import available_cpus
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.tensors import Tensors, whole_call
 
 Shape = tuple[int, ...]
 _KERNEL = "_kernel_time"
@@ -33,33 +33,40 @@ _VIEWS = frozenset({"Constant", "ConstantOfShape", "Expand", "Flatten", "Identit
                     "Squeeze", "Unsqueeze"})
 
 
-def count_work(model: Path, sample: Tensors) -> Work:
-    """``sample`` is one sample, the batch in front; its other sizes are those that are counted.
+def count_work(model: Path, sample: Tensors, *, batched: bool = True) -> Work:
+    """``sample`` is one sample, the batch in front; its other sizes are those that are counted. Of a model that is not
+    ``batched`` one call is counted.
 
     Raises ``onnxruntime`` errors when the model does not run, ``ValueError`` when it runs other operators at batch 2.
     """
-    ran = _executed(model, [_repeated(sample, batch) for batch in (1, 2)])
-    one, two = ran[:len(ran) // 2], ran[len(ran) // 2:]
-    if [name for name, _ in one] != [name for name, _ in two]:
-        raise ValueError("the model runs other operators at batch 2 than at batch 1: its work cannot be counted")
+    one, two = _at_two_batches(model, sample, batched=batched)
     products = [_product(name, first, second) for (name, first), (_, second) in zip(one, two, strict=True)]
     return Work(products=tuple(product for product in products if product.flops),
                 uncounted=tuple(sorted({name for name, _ in one} & _UNCOUNTED)))
 
 
-def look(model: Path, sample: Tensors, batch: int) -> Look:
+def look(model: Path, sample: Tensors, batch: int, *, batched: bool = True) -> Look:
     """What kinds of operators a GPU's time goes to at ``batch``, as :class:`Look` counts it, from a run at one sample
     and one at two. Raises as :func:`count_work` does."""
-    ran = _executed(model, [_repeated(sample, size) for size in (1, 2)], every=True)
-    one, two = ran[:len(ran) // 2], ran[len(ran) // 2:]
-    if [name for name, _ in one] != [name for name, _ in two]:
-        raise ValueError("the model runs other operators at batch 2 than at batch 1: its work cannot be counted")
+    one, two = _at_two_batches(model, sample, batched=batched, every=True)
     seconds, operators = dict.fromkeys(KINDS, 0.0), 0
     for (name, first), (_, second) in zip(one, two, strict=True):
         if name not in _VIEWS:
             operators += 1
             seconds[first.kind] += first.cost + (batch - 1) * max(0.0, second.cost - first.cost)
     return Look.of(seconds, operators)
+
+
+def _at_two_batches(model: Path, sample: Tensors, *, batched: bool, every: bool = False) -> tuple[Ran, Ran]:
+    """At batches of 1 and 2, or one call twice."""
+    if not batched:
+        ran = _executed(model, [whole_call(sample)], every=every)
+        return ran, ran
+    ran = _executed(model, [_repeated(sample, size) for size in (1, 2)], every=every)
+    one, two = ran[:len(ran) // 2], ran[len(ran) // 2:]
+    if [name for name, _ in one] != [name for name, _ in two]:
+        raise ValueError("the model runs other operators at batch 2 than at batch 1: its work cannot be counted")
+    return one, two
 
 
 class _Executed:
@@ -96,13 +103,16 @@ class _Executed:
         return sum(sizes) - self.constants
 
 
+Ran = list[tuple[str, _Executed]]
+
+
 def _product(operator: str, one: _Executed, two: _Executed) -> Product:
     return Product(operator=operator, flops=one.flops, weights=one.constants, activations=one.activations,
                    flops_per_sample=two.flops - one.flops,
                    activations_per_sample=two.activations - one.activations)
 
 
-def _executed(model: Path, batches: Sequence[Tensors], *, every: bool = False) -> list[tuple[str, _Executed]]:
+def _executed(model: Path, batches: Sequence[Tensors], *, every: bool = False) -> Ran:
     """The heavy operators in the order in which they ran, batch after batch; or ``every`` one."""
     equations, ran = _equations(model), []
     for event in _profile(model, batches):

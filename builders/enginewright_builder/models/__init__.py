@@ -8,7 +8,7 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
-from enginewright_builder.shapes import checked
+from enginewright_builder.shapes import checked_batch, takes_batches
 from enginewright_builder.sources.formats import Located
 
 __all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
@@ -26,8 +26,13 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
         return _opened(located, interface, workspace, device)
     from enginewright_builder.models.normalised import Normalised
 
-    interface = checked(interface)
-    return Normalised(_opened(located, taken(interface), workspace, device), interface)
+    interface = checked_batch(interface)
+    inner = _opened(located, taken(interface), workspace, device)
+    if not takes_batches(inner.interface):
+        raise UserError("InterfaceInvalid", f"only inputs with the batch in front are normalised. {inner.notes[0]}",
+                        field="spec.interface.inputs.normalise", value=", ".join(inner.notes),
+                        remedy="leave normalise out, or export the model with a free first dimension")
+    return Normalised(inner, interface)
 
 
 def _opened(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:
@@ -39,11 +44,11 @@ def _opened(located: Located, interface: Interface | None, workspace: Path | Non
     if located.format == "exported-program":
         from enginewright_builder.models.exported_program import load_exported_program
 
-        return load_exported_program(located.path, interface, device)
+        return load_exported_program(located.path, interface, device, workspace)
     if located.format == "torchscript":
         from enginewright_builder.models.torchscript import load_torchscript
 
-        return load_torchscript(located.path, interface, device)
+        return load_torchscript(located.path, interface, device, workspace)
     if located.format == "onnx":
         from enginewright_builder.models.onnx import load_onnx
 

@@ -45,6 +45,11 @@ class SourceModel(Protocol):
     def vocabulary(self) -> int: ...
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know of how it is taken."""
+        ...
+
+    @property
     def candidate(self) -> str:
         """Name of the candidate that computes exactly what the source does, empty if none does."""
         ...

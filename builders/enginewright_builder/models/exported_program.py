@@ -13,18 +13,25 @@ from torch.export.passes import move_to_device_pass
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
+from enginewright_builder.models.base import SourceModel
+from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
-from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
+from enginewright_builder.models.torch_base import NoBatchError, TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.models.torch_records import check_as_torch_reads
-from enginewright_builder.shapes import BATCH, UNBOUNDED, checked
+from enginewright_builder.models.torch_whole import through_onnx
+from enginewright_builder.onnx_interface import freed_interface
+from enginewright_builder.shapes import DTYPES, UNBOUNDED, checked
 from enginewright_builder.sources.exported_program import check_exported_program, check_program
 
 _FIELD = "spec.source.uri"
+# Of programs that go on as ONNX.
+OPSET = 18
 
 
-def load_exported_program(path: Path, interface: Interface | None, device: str = "cpu") -> TorchModel:
-    """Raises :class:`UserError` ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, ``BatchFixed`` or
-    ``InterfaceInvalid``."""
+def load_exported_program(path: Path, interface: Interface | None, device: str = "cpu",
+                          workspace: Path | None = None) -> SourceModel:
+    """``workspace`` is where a program without a free batch in front is exported to. Raises :class:`UserError`
+    ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, ``ExportFailed`` or ``InterfaceInvalid``."""
     check_exported_program(path)
     check_as_torch_reads(path, check_program)
     program = _load(path)
@@ -32,17 +39,35 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
     program._guards_code = []
     inputs = _inputs(program)
     if interface is not None:
-        inputs = _renamed(inputs, checked(interface))
+        inputs = _renamed(inputs, checked(interface, told=True))
     module = program.module(check_guards=False)
     names = _output_names(program, interface)
-    with quiet(), torch.inference_mode():
-        seen = [observed_outputs(_call(module, Interface(inputs=inputs), size), names, 2) for size in (5, 7)]
+    batched = freed_interface(Interface(inputs=inputs)).inputs
+    try:
+        if not all(spec.shape and isinstance(spec.shape[0], str) for spec in inputs):
+            return _whole(path, program, inputs, names, workspace, device, stated=interface is not None)
+        with quiet(), torch.inference_mode():
+            seen = [observed_outputs(_call(module, Interface(inputs=batched), size), names, 2) for size in (5, 7)]
+    except NoBatchError:
+        return _whole(path, program, inputs, names, workspace, device, stated=interface is not None)
+    inputs = batched
     if device != "cpu":
         # The graph itself says where its new tensors are made: by the GPU's number, as tensors do. To the exporter
         # ``cuda`` is another device than ``cuda:0``.
         module = move_to_device_pass(program, f"{device}:0").module(check_guards=False)
     return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32",
                       vocabulary=_vocabulary(program), device=device)
+
+
+def _whole(path: Path, program: torch.export.ExportedProgram, inputs: tuple[TensorSpec, ...], names: list[str],
+           workspace: Path | None, device: str, *, stated: bool) -> OnnxModel:
+    def export(example: tuple[torch.Tensor, ...], graph: Path, into: list[str], out: list[str]) -> object:
+        # The program itself, which has its own free sizes.
+        return torch.onnx.export(program, (), str(graph), input_names=into, output_names=out, opset_version=OPSET,
+                                 dynamo=True, external_data=False, optimize=True, report=False, verify=False)
+
+    return through_onnx(path, "PyTorch program", inputs, names, program.module(check_guards=False), export,
+                        workspace or path.parent, device, stated=stated)
 
 
 def _load(path: Path) -> torch.export.ExportedProgram:
@@ -68,15 +93,15 @@ def _inputs(program: torch.export.ExportedProgram) -> tuple[TensorSpec, ...]:
     specs: list[TensorSpec] = []
     for name in program.graph_signature.user_inputs:
         value = nodes[str(name)].meta.get("val") if str(name) in nodes else None
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
-            raise UserError("UnsupportedModel", f"input {name!r} is no tensor with a batch dimension", field=_FIELD,
-                            value=name, remedy="export the program with tensors only, the batch in front")
-        if isinstance(value.shape[0], int):
-            raise UserError("BatchFixed", f"input {name!r} is frozen to a batch of {value.shape[0]}", field=_FIELD,
-                            value=value.shape[0],
-                            remedy="export with dynamic_shapes={'…': {0: torch.export.Dim.DYNAMIC}}")
-        sizes = tuple(_size(size, ranges) for size in value.shape[1:])
-        specs.append(TensorSpec(name=str(name), dtype=str(value.dtype).removeprefix("torch."), shape=(BATCH, *sizes)))
+        if not isinstance(value, torch.Tensor):
+            raise UserError("UnsupportedModel", f"input {name!r} is no tensor", field=_FIELD, value=name,
+                            remedy="export the program with tensors only, numbers as tensors without a dimension")
+        dtype = str(value.dtype).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise UserError("InterfaceInvalid", f"input {name!r} is of type {dtype}, which clients and server do not "
+                            "exchange", field=_FIELD, value=f"{name}: {dtype}",
+                            remedy=f"cast in the forward pass, so that {name!r} is one of {', '.join(DTYPES)}")
+        specs.append(TensorSpec(name=str(name), dtype=dtype, shape=tuple(_size(size, ranges) for size in value.shape)))
     return tuple(specs)
 
 
@@ -109,14 +134,14 @@ def _renamed(inputs: tuple[TensorSpec, ...], stated: Interface) -> tuple[TensorS
                         field="spec.interface.inputs", value=len(stated.inputs),
                         remedy=f"name {', '.join(spec.name for spec in inputs)}, in this order")
     for own, other in zip(inputs, stated.inputs, strict=True):
-        if own.dtype != other.dtype or len(own.shape) != len(other.shape):
+        if own.dtype != other.dtype or (other.shape and len(own.shape) != len(other.shape)):
             raise UserError("InterfaceInvalid", f"input {other.name!r}: the program takes {own.dtype} "
                             f"{list(own.shape)}, "
                             f"not {other.dtype} {list(other.shape)}", field=f"spec.interface.inputs[{other.name}]",
                             value=list(other.shape), remedy="write what the program takes")
     return tuple(dataclasses.replace(own, name=other.name,
                                      shape=tuple(size if isinstance(size, int) else new for size, new
-                                                 in zip(own.shape, other.shape, strict=True)))
+                                                 in zip(own.shape, other.shape or own.shape, strict=True)))
                  for own, other in zip(inputs, stated.inputs, strict=True))
 
 

@@ -41,6 +41,10 @@ class Normalised:
         return self._inner.vocabulary
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        return self._inner.notes
+
+    @property
     def candidate(self) -> str:
         return self._inner.candidate
 

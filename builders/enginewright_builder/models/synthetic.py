@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, size_range
+from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, sample_shape, size_range, takes_batches
 from enginewright_builder.tensors import Array, Tensors
 
 # Size of a free dimension about which nothing better is known.
 DEFAULT_SIZE = 64
 _TIMES_LEAST = 4
+# What exporters call the batch, ``x_0`` where it has no name.
+_BATCHES = re.compile(r"(?i)n|bs?|batch.*|rows|.*_0")
+_WORDS = np.array(["engine", "wright", "makes", "models", "fast", "and", "tells", "why", "Zürich", "42"])
 # Integers are below this where nothing is known of the tables they index: any table has two rows.
 DEFAULT_VOCABULARY = 2
 
 
 def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,
                    vocabulary: int = DEFAULT_VOCABULARY) -> Tensors:
-    """One batch: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``."""
-    rng = np.random.default_rng(seed)
-    return {spec.name: _values(spec, (batch, *_sizes(spec, size)), rng, vocabulary) for spec in interface.inputs}
+    """``batch`` samples: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``. In
+    whole calls what is called like a batch is 1."""
+    rng, batched = np.random.default_rng(seed), takes_batches(interface)
+    return {spec.name: _values(spec, (batch, *_sizes(sample_shape(spec, batched=batched), size)), rng, vocabulary)
+            for spec in interface.inputs}
 
 
 def usual_size(interface: Interface, size: int) -> int:
@@ -30,9 +37,11 @@ def usual_size(interface: Interface, size: int) -> int:
     return size if low <= size else _TIMES_LEAST * low
 
 
-def _sizes(spec: TensorSpec, size: int) -> tuple[int, ...]:
-    ranges = map(size_range, spec.shape[1:])
-    return tuple(min(max(size, low), high if high < UNBOUNDED else max(size, low)) for low, high in ranges)
+def _sizes(shape: tuple[int | str, ...], size: int) -> tuple[int, ...]:
+    ranges = map(size_range, shape)
+    return tuple(1 if isinstance(one, str) and _BATCHES.fullmatch(one) else
+                 min(max(size, low), high if high < UNBOUNDED else max(size, low))
+                 for one, (low, high) in zip(shape, ranges, strict=True))
 
 
 def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int) -> Array:
@@ -43,6 +52,8 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         return np.ones(shape, dtype)
     if spec.name in ("token_type_ids", "position_ids"):
         return np.zeros(shape, dtype)
+    if dtype.kind == "O":
+        return rng.choice(_WORDS, shape).astype(np.object_)
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
     if dtype.kind in "iu":

@@ -37,7 +37,7 @@ class TorchModel:
                  tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY, device: str = "cpu") -> None:
         self.module, self.interface, self.name, self.device = module.to(device), interface, name, device
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
-        self.candidate = ""
+        self.candidate, self.notes = "", tuple[str, ...]()
         self._adapted = Adapted(self.module, interface, keywords=keywords)
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -102,6 +102,10 @@ def export_failed(error: Exception) -> BuilderError:
                                                  "pass free of branches on tensor values")
 
 
+class NoBatchError(UserError):
+    """An output whose first size is not the batch."""
+
+
 def observed_outputs(value: Any, names: Sequence[str], batch: int) -> tuple[TensorSpec, ...]:
     """Output types and shapes as seen for a batch of ``batch``, with sizes other than the batch taken as they are."""
     tensors = flatten(value)
@@ -110,7 +114,7 @@ def observed_outputs(value: Any, names: Sequence[str], batch: int) -> tuple[Tens
                         field="spec.interface.outputs", value=", ".join(names), remedy="name every output, in order")
     for name, tensor in zip(names, tensors, strict=True):
         if tensor.dim() == 0 or tensor.shape[0] != batch:
-            raise UserError("UnsupportedModel", f"output {name!r} has shape {list(tensor.shape)} for a batch of "
+            raise NoBatchError("UnsupportedModel", f"output {name!r} has shape {list(tensor.shape)} for a batch of "
                             f"{batch}",
                             field="spec.source", remedy="let every output have the batch as its first dimension")
     return tuple(TensorSpec(name=name, dtype=str(tensor.dtype).removeprefix("torch."), shape=(BATCH, *tensor.shape[1:]))

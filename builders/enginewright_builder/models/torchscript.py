@@ -6,16 +6,19 @@ The format says neither types nor shapes, so the user does, in ``spec.interface`
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
-from enginewright_builder.models.base import not_in
+from enginewright_builder.models.base import SourceModel, not_in
+from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import (
     EXAMPLE_BATCH,
     EXAMPLE_SIZE,
+    NoBatchError,
     TorchModel,
     export_failed,
     observed_outputs,
@@ -24,8 +27,9 @@ from enginewright_builder.models.torch_base import (
 )
 from enginewright_builder.models.torch_precision import flatten
 from enginewright_builder.models.torch_records import check_as_torch_reads
+from enginewright_builder.models.torch_whole import through_onnx
 from enginewright_builder.onnx_names import finish_names, placeholder_names
-from enginewright_builder.shapes import checked, size_range
+from enginewright_builder.shapes import STRING, checked, size_range, takes_batches
 from enginewright_builder.sources.torchscript import check_script, check_torchscript
 from enginewright_builder.tensors import Tensors
 
@@ -59,9 +63,11 @@ class TorchScriptModel(TorchModel):
         finish_names(path, self.interface)
 
 
-def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu") -> TorchScriptModel:
-    """Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt``, ``PickleRefused`` or
-    ``UnsupportedModel``."""
+def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu",
+                     workspace: Path | None = None) -> SourceModel:
+    """``workspace`` is where a model without a batch in front is exported to. Raises :class:`UserError`
+    ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, or what
+    exports do."""
     check_torchscript(path)
     check_as_torch_reads(path, check_script)
     module = _load(path)
@@ -72,11 +78,44 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
                         field="spec.interface", value="", remedy=f"write for example interface: "
                                                                  f"{{inputs: [{example}]}}")
     stated = checked(interface)
+    if texts := [spec.name for spec in stated.inputs if spec.dtype == STRING]:
+        raise UserError("InterfaceInvalid", f"input {texts[0]!r} is of type string, and PyTorch has no such tensors",
+                        field=f"spec.interface.inputs[{texts[0]}].dtype", value=STRING,
+                        remedy="give the numbers that the texts become, or an ONNX file that takes texts")
     if len(stated.inputs) > len(arguments):
         raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(stated.inputs)} are named",
                         field="spec.interface.inputs", value=len(stated.inputs),
                         remedy=f"name {', '.join(arguments)}, in this order")
-    return TorchScriptModel(module, _observed(module, stated), name="TorchScript, FP32", device=device)
+    try:
+        if takes_batches(Interface(inputs=stated.inputs)):
+            return TorchScriptModel(module, _observed(module, stated), name="TorchScript, FP32", device=device)
+    except NoBatchError:
+        pass
+    return _whole(path, module, stated, workspace or path.parent, device)
+
+
+def _whole(path: Path, module: torch.jit.ScriptModule, stated: Interface, folder: Path, device: str) -> OnnxModel:
+    def export(example: tuple[torch.Tensor, ...], graph: Path, into: list[str], out: list[str]) -> object:
+        axes = {spec.name: {axis: size if ".." not in size else f"{spec.name}_{axis}" for axis, size in
+                            enumerate(spec.shape) if isinstance(size, str)} for spec in stated.inputs}
+        return torch.onnx.export(module, example, str(graph), input_names=into, output_names=out, dynamic_axes=axes,
+                                 opset_version=18, dynamo=False)
+
+    def run(*tensors: torch.Tensor) -> Any:
+        try:
+            return module(*tensors)
+        except RuntimeError as error:
+            raise _fails(error, stated) from error
+
+    return through_onnx(path, "TorchScript", stated.inputs, [spec.name for spec in stated.outputs], run, export, folder,
+                        device, stated=True)
+
+
+def _fails(error: RuntimeError, stated: Interface) -> UserError:
+    reason = str(error).strip().splitlines()[-1][:200]
+    return UserError("InterfaceInvalid", f"the model fails on inputs of the stated interface: {reason}",
+                     field="spec.interface.inputs", value=", ".join(spec.name for spec in stated.inputs),
+                     remedy="write the types and shapes that the model was made for")
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:
@@ -98,10 +137,7 @@ def _observed(module: torch.jit.ScriptModule, stated: Interface) -> Interface:
             with quiet(), torch.inference_mode():
                 value = module(*_tensors(stated, 2, size))
         except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1][:200]
-            raise UserError("InterfaceInvalid", f"the model fails on inputs of the stated interface: {reason}",
-                            field="spec.interface.inputs", value=", ".join(spec.name for spec in stated.inputs),
-                            remedy="write the types and shapes that the model was made for") from error
+            raise _fails(error, stated) from error
         count = len(flatten(value))
         names = [spec.name for spec in stated.outputs] or (
             ["output"] if count == 1 else [f"output_{index}" for index in range(count)])

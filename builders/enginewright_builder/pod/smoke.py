@@ -121,9 +121,10 @@ def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline
     from http import client
 
     inputs, parts = [], []
+    front = [] if recorded.get("whole") else [batch]  # a model without a batch takes a sample as it is
     for tensor in recorded["inputs"]:
         data = repeated(decoded(tensor["data"]), recorded["samples"], batch)
-        inputs.append({"name": tensor["name"], "datatype": tensor["datatype"], "shape": [batch, *tensor["shape"]],
+        inputs.append({"name": tensor["name"], "datatype": tensor["datatype"], "shape": [*front, *tensor["shape"]],
                        "parameters": {"binary_data_size": len(data)}})
         parts.append(data)
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()

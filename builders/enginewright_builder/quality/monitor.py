@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
     mirror = _mirror(options, reference) if options.mirror else None
-    monitor = Monitor(reference, tap, Window(reference.metric, options.window, about.norms), time.monotonic, mirror)
+    monitor = Monitor(reference, tap, _window(reference, options.window), time.monotonic, mirror)
     latest = monitor.told()
     log.info("scores %s's live answers by %s, %d requests a minute at most", options.model, about.metric,
              options.per_minute)
@@ -122,8 +122,12 @@ def _mirror(options: argparse.Namespace, reference: Reference) -> Mirror | None:
         log.warning("no live request is sent to a candidate: the search line of %s has no NAMESPACE.svc.DOMAIN of this "
                     "pod's namespace, which the absolute name of Service %s needs", RESOLV_CONF, options.mirror)
         return None
-    return Mirror(host, options.model, Window(reference.metric, 1, reference.about.norms), port=options.triton_port,
+    return Mirror(host, options.model, _window(reference, 1), port=options.triton_port,
                   own=os.environ.get("POD_IP", ""))
+
+
+def _window(reference: Reference, length: int) -> Window:
+    return Window(reference.metric, length, reference.about.norms, batched=reference.batched)
 
 
 def _brief(error: Exception) -> str:

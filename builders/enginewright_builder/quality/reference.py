@@ -14,6 +14,7 @@ from enginewright_builder.accuracy.scores import MIN_RANKS
 from enginewright_builder.contract import Interface, load
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.quality.trace import readable
+from enginewright_builder.shapes import sample_shape, takes_batches
 from enginewright_builder.tensors import Tensors
 
 GRAPH, METRIC_GRAPH, ABOUT = "model.onnx", "metric.onnx", "reference.json"
@@ -42,8 +43,8 @@ class About:
         if wrong:
             return f"Triton's trace does not hold tensors of this type: {', '.join(wrong)}"
         narrow = self.metric == "spearman" and all(
-            all(isinstance(size, int) for size in one.shape[1:]) and math.prod(map(int, one.shape[1:])) < MIN_RANKS
-            for one in self.interface.outputs)
+            all(isinstance(size, int) for size in shape) and math.prod(map(int, shape)) < MIN_RANKS
+            for shape in (sample_shape(one, batched=takes_batches(self.interface)) for one in self.interface.outputs))
         return ("outputs of fewer than three numbers have ranks among requests alone, and live requests may be all "
                 "alike: spearman cannot be measured") if narrow else ""
 
@@ -56,6 +57,7 @@ class Reference:
         graph = folder / METRIC_GRAPH
         self.metric: str | Metric = open_metric(about.metric, graph if graph.is_file() else None)
         self._outputs = [tensor.name for tensor in about.interface.outputs]
+        self.batched = takes_batches(about.interface)
         self._runner = OrtRunner(folder / GRAPH, parameters={"threads": str(threads)})
 
     def answer(self, inputs: Tensors) -> Tensors:

@@ -24,10 +24,11 @@ class Window:
     whose tensors have other names or shapes. A row to which the source answers next to nothing has no direction, class
     or ranks: it is held against the typical norm. Spearman leaves out outputs that are too narrow for ranks of their
     own, and the gate's guard of contrast is left out: both look at how samples differ, and live requests may be all
-    alike, where small noise drowns that."""
+    alike, where small noise drowns that. Of a model that is not ``batched`` a request is one row."""
 
-    def __init__(self, metric: str | Metric, length: int, typical: Mapping[str, float] | None = None) -> None:
-        self._metric, self._typical = metric, typical or {}
+    def __init__(self, metric: str | Metric, length: int, typical: Mapping[str, float] | None = None, *,
+                 batched: bool = True) -> None:
+        self._metric, self._typical, self._batched = metric, typical or {}, batched
         self.scores: deque[float] = deque(maxlen=length)
 
     def add(self, reference: Tensors, answer: Tensors) -> bool:
@@ -40,6 +41,8 @@ class Window:
 
     def score(self, reference: Tensors, answer: Tensors) -> float | None:
         """Of one request, 0 to 1, which is not kept; None where there is nothing to compare."""
+        if not self._batched:
+            reference, answer = ({name: array[None] for name, array in one.items()} for one in (reference, answer))
         sound = _finite(reference)  # where the source itself answers NaN there is nothing to hold anything against
         if not sound.any():
             return None

@@ -10,9 +10,12 @@ from enginewright_builder.contract import (
     CONTRACT_VERSION,
     CandidateSummary,
     EngineSummary,
+    GroupFigure,
+    GroupsSummary,
     Interface,
     ObjectiveRequest,
     ServingChoice,
+    TaskFigure,
 )
 from enginewright_builder.report.performance import Performance
 from enginewright_builder.sweep.result import SweepResult
@@ -21,7 +24,8 @@ from enginewright_builder.sweep.result import SweepResult
 @dataclass(frozen=True, kw_only=True)
 class AccuracyEvidence:
     """``low`` is the one-sided 95 % lower bound of ``value``; the gate asks ``low >= 1 - tolerance``. ``evaluation`` is
-    ``held-out`` or ``synthetic``."""
+    ``held-out`` or ``synthetic``. ``task`` is the metric on labels; ``groups`` has every candidate's figures by group,
+    ``summary`` what they come to for the engine that ships."""
 
     metric: str
     value: float
@@ -29,6 +33,9 @@ class AccuracyEvidence:
     tolerance: float
     samples: int
     evaluation: str
+    task: TaskFigure | None = None
+    groups: Mapping[str, tuple[GroupFigure, ...]] = field(default_factory=dict)
+    summary: GroupsSummary | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ def render(report: BuildReport) -> str:
     fastest = max((candidate.throughput or 0.0 for candidate in report.candidates), default=0.0)
     return environment.get_template("report.html.jinja").render(
         report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
+        groups=tuple(report.accuracy.groups.items()),
         objective=words.objective_sentence(report), charts=charts.specs(report), bars=charts.layer_bars(report),
         vega=vega.script(), drawing=_drawing(), drifts=drifts(report), words=words, performance=report.performance,
         verdict=words.verdict, engine_name=words.engine_name,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from enginewright_builder.contract import CandidateSummary
+from enginewright_builder.accuracy.task_rules import RELATIVE
+from enginewright_builder.contract import CandidateSummary, requests_needed
+from enginewright_builder.load.result import TAIL
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.report.performance import Arithmetic, Performance
@@ -10,6 +12,8 @@ from enginewright_builder.report.performance import Arithmetic, Performance
 BACKENDS = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "torch": "PyTorch"}
 METRICS = {"cosine": "cosine similarity", "top1": "top-1 agreement", "relative-error": "1 − relative error",
            "spearman": "Spearman correlation"}
+TASKS = {"accuracy": "accuracy", "top5": "top-5 accuracy", "f1-macro": "macro F1", "f1-micro": "micro F1",
+         "ndcg": "NDCG@10", "wer": "word error rate", "mae": "mean absolute error", "rmse": "root mean squared error"}
 BOUNDS = {"compute": "compute-bound, arithmetic is the limit", "bandwidth": "bandwidth-bound, memory is the limit",
           "overhead": "overhead-bound, its matrix products explain little of its time"}
 # Verdict: what a reader sees, and the class that colours it. The text says it too: colour alone never does.
@@ -43,6 +47,30 @@ def headline(report: BuildReport) -> str:
     return f"{name} ships: {why}, with {speed} and {bound}."
 
 
+def labels_sentence(report: BuildReport) -> str:
+    """What ships against the source, on the labels. Empty without any."""
+    task = report.accuracy.task
+    if task is None:
+        return ""
+    lost = f"{100 * task.loss:.2f} %" if task.metric in RELATIVE else f"{100 * task.loss:.2f} points"
+    high = f"{100 * task.loss_high:.2f}"
+    return (f"On the labels {TASKS.get(task.metric, task.metric)} is {task.value:.4f}, and the source model's is "
+            f"{task.source:.4f}: it loses {lost}, and at most {high} with 95 % confidence, where "
+            f"{100 * task.max_loss:g} are allowed.")
+
+
+def groups_sentence(report: BuildReport) -> str:
+    """Empty where no groups were asked for."""
+    found = report.accuracy.summary
+    if found is None:
+        return ""
+    small = "" if not found.too_small_count else (
+        f" {found.too_small_count} had too few samples to be judged in full: {', '.join(found.too_small)}"
+        f"{' …' if found.too_small_count > len(found.too_small) else ''}.")
+    return (f"The gate held in each of {found.judged} groups by {found.by}; it lost most in {found.worst}.{small}"
+            if found.judged else f"No group by {found.by} could be judged in full.{small}")
+
+
 def objective_sentence(report: BuildReport) -> str:
     objective, engine = report.objective, report.engine
     if objective.latency_ms <= 0:
@@ -51,6 +79,17 @@ def objective_sentence(report: BuildReport) -> str:
     verdict = "is met" if engine.objective_met else "is missed"
     measured = f" ({milliseconds(report.sweep.best.objective_ms)} measured)" if report.sweep else ""
     return f"The objective of {p} ≤ {objective.latency_ms:g} ms {verdict}{measured}."
+
+
+def tail_sentence(report: BuildReport) -> str:
+    """The 99.9th percentile of what ships, or why it is not known. Empty without a sweep."""
+    if report.sweep is None:
+        return ""
+    best = report.sweep.best
+    if best.p999_ms is None:
+        return (f"p99.9 is not known: it takes {requests_needed(TAIL):,} requests, and {best.requests:,} were measured "
+                "at the shipped point.")
+    return f"p99.9 of the shipped point is {milliseconds(best.p999_ms)}, of {best.requests:,} requests."
 
 
 def layers_sentence(report: BuildReport) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.external_data import MOST_GRAPH, external_file, reference, tensors
+from enginewright_builder.sources.onnx_versions import check_versions
 
 _FIELD = "spec.source.uri"
 _REMEDY = "copy the file again and state its digest in spec.source.digest"
@@ -74,6 +75,7 @@ def check_onnx(path: Path) -> None:
         raise _corrupt(path, "is not an ONNX model: it has no nodes and no outputs")
     _check_operators(path, model)
     _check_external_data(path, model)
+    check_versions(path, model)
     try:
         # By path, so that external data and models above 2 GiB are covered.
         onnx.checker.check_model(str(path))
@@ -86,7 +88,7 @@ def _check_operators(path: Path, model: Any) -> None:
 
     versions = {entry.domain or "": entry.version for entry in model.opset_import}
     functions = {(function.domain, function.name) for function in model.functions}
-    for node in _all_nodes(model.graph):
+    for node in [*_all_nodes(model.graph), *(inner for function in model.functions for inner in _all_nodes(function))]:
         if (node.domain, node.op_type) in functions:
             continue
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -121,9 +123,12 @@ def _check_external_data(path: Path, model: Any) -> None:
 
 
 def _unsupported(path: Path, operator: str, domain: str) -> UserError:
+    remedy = "export the model with standard ONNX operators"
+    if domain not in _KNOWN_DOMAINS:
+        remedy += (f": neither builder nor server loads libraries of operators. The file itself may define {operator} "
+                   "as an ONNX function of standard operators")
     return UserError("UnsupportedOperator", f"{path.name} uses operator {operator!r} of domain {domain!r}, which is "
-                     "unknown here", field=_FIELD, value=f"{domain}::{operator}",
-                     remedy="export the model with standard ONNX operators")
+                     "unknown here", field=_FIELD, value=f"{domain}::{operator}", remedy=remedy)
 
 
 def _corrupt(path: Path, what: str) -> UserError:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enginewright_builder.contract import ObjectiveRequest, ServingChoice
+from enginewright_builder.contract import ObjectiveRequest, ServingChoice, requests_needed
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
@@ -66,15 +66,17 @@ class Bench:
                                 gpus=self.gpus).parameters.get("threads", "0"))
 
     async def point(self, serving: ServingChoice, concurrency: int, rival: Point | None = None) -> Point:
-        """Ends early when throughput is known well enough, or is clearly on one side of ``rival``'s. What is measured
+        """Ends early when throughput is known well enough, or is clearly on one side of ``rival``'s, and the requests
+        are enough for the objective's percentile. What is measured
         again gives what all its measurements show together.
 
         Raises :class:`UserError` ``ServerLoadFailed`` when nothing is answered.
         """
         await self.use(serving)
+        least = max(LEAST_CALLS, requests_needed(self.objective.latency_percentile))
 
         def enough(result: LoadResult) -> bool:
-            if result.seconds < LEAST_SECONDS or result.measured < LEAST_CALLS:
+            if result.seconds < LEAST_SECONDS or result.measured < least:
                 return False
             low, high = result.throughput_low, result.throughput_high
             apart = rival is not None and (high < rival.throughput_low or low > rival.throughput_high)
@@ -104,7 +106,8 @@ class Bench:
             p50_ms=load.p50_ms, p90_ms=load.p90_ms, p95_ms=load.p95_ms, p99_ms=load.p99_ms,
             objective_ms=load.percentile(self.objective.latency_percentile),
             throughput_low=load.throughput_low, throughput_high=min(load.throughput_high, 1e12),
-            mean_batch=seen.mean_batch, layers=seen.layers, use=seen.use if self.meter else None)
+            mean_batch=seen.mean_batch, layers=seen.layers, use=seen.use if self.meter else None,
+            p999_ms=load.p999_ms)
 
     async def measure_idle(self) -> None:
         """What the device draws with the model loaded and nothing to do."""

@@ -88,7 +88,7 @@ async def _curve(server: Server, model_name: str, sample: Tensors, serving: Serv
         for batch in batches:
             if points and time.monotonic() > deadline:
                 break
-            inputs = resized(sample, batch) if serving.max_batch_size else sample
+            inputs = resized(sample, batch) if serving.max_batch_size else dict(sample)
             request = encode(model_name, inputs, batch=batch)
             point = await _point(server, channels, model_name, request, serving.instance_count, each)
             if point is not None:

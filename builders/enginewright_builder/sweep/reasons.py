@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from enginewright_builder.contract import ENERGY, ObjectiveRequest, ServingChoice
+from enginewright_builder.contract import ENERGY, ObjectiveRequest, ServingChoice, requests_needed
 from enginewright_builder.measure.energy import inferences_per_joule_drawn
 from enginewright_builder.sweep.objective import met, replicas_needed, score
 from enginewright_builder.sweep.result import Point
@@ -29,9 +29,9 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     """What was chosen, what it reaches, what the alternatives reached, and why the search ended."""
     chosen, threads = best.serving, f" of {best.threads} threads" if best.threads > 1 else ""
     text = (f"{counted(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, "
-            f"batches of up to {chosen.max_batch_size}: {best.throughput:,.0f} inferences/s "
+            f"{_batches(chosen)}: {best.throughput:,.0f} inferences/s "
             f"with p{objective.latency_percentile:g} "
-            f"{best.objective_ms:.1f} ms at {counted(best.concurrency, 'request')} in flight")
+            f"{best.objective_ms:.1f} ms at {counted(best.concurrency, 'request')} in flight{_few(best, objective)}")
     if objective.latency_ms > 0:
         text += (f", within the objective of {objective.latency_ms:g} ms" if met(best, objective) else
                  f"; the objective of {objective.latency_ms:g} ms is missed, and nothing measured was faster")
@@ -43,6 +43,19 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     if replicas := replicas_needed(best, objective):
         text += f". {objective.throughput:,.0f} inferences/s take {counted(replicas, 'replica')}"
     return ". ".join([text, *_alternatives(search, best, objective), _end(search, best, objective)]) + "."
+
+
+def _few(best: Point, objective: ObjectiveRequest) -> str:
+    """Where the requests are too few for the objective's percentile."""
+    needed = requests_needed(objective.latency_percentile)
+    if best.requests >= needed:
+        return ""
+    return (f" (that is the slowest of {best.requests:,} requests; p{objective.latency_percentile:g} takes {needed:,}, "
+            "which the time did not allow)")
+
+
+def _batches(chosen: ServingChoice) -> str:
+    return f"batches of up to {chosen.max_batch_size}" if chosen.max_batch_size else "each request alone"
 
 
 def _alternatives(search: Search, best: Point, objective: ObjectiveRequest) -> list[str]:

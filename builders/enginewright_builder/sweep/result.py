@@ -32,6 +32,7 @@ class Point:
     mean_batch: float  # as executed by Triton
     layers: Layers
     use: DeviceUse | None = None
+    p999_ms: float | None = None  # None where ``requests`` are too few to know it
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,12 +46,12 @@ class Space:
            gpus: int) -> Space:
         """What the user fixed is honoured. Delays only where there is a batch to form."""
         counts = (instances.count,) if instances.count > 0 else doublings(MOST_GPU_INSTANCES if gpus else cores)
-        if batching.max_queue_delay_us >= 0:
+        if max_batch_size and batching.max_queue_delay_us >= 0:
             delays: tuple[int, ...] = (batching.max_queue_delay_us,)
         else:
             delays = DELAYS_US if max_batch_size > 1 else (0,)
-        return cls(batch_sizes=(max_batch_size,), preferred_batch_sizes=batching.preferred_batch_sizes,
-                   instances=counts, delays_us=delays,
+        preferred = batching.preferred_batch_sizes if max_batch_size else ()
+        return cls(batch_sizes=(max_batch_size,), preferred_batch_sizes=preferred, instances=counts, delays_us=delays,
                    concurrencies=doublings(max(4, 2 * max(1, max_batch_size) * counts[-1])))
 
     @property

@@ -93,7 +93,7 @@ class KnownPages(Protocol):
     """What has been read of a list before. ``content`` is a digest of a page's items as the apiserver wrote them."""
 
     def as_before(self, number: int, content: bytes) -> bool:
-        """Whether the page is known, so that its objects are left out. Number 0 comes first."""
+        """Whether the page is known, so that its objects need not be passed on. Number 0 comes first."""
         ...
 
     def parsed(self, number: int, content: bytes, items: Sequence[Object]) -> None: ...

@@ -162,8 +162,8 @@ class Plan:
 
     The operator may be killed between any two writes, and what only it knew is lost then. So the order of writes is
     part of the plan: the actions that come ``first``, and ``keeping``; ``status``, which says what was decided and
-    why; the actions that stand on it; ``status`` again where they add to it. ``deeds_of_building`` and
-    ``deeds_of_serving`` name the blocks of ``status`` that say what those actions have done: they are written last,
+    why; the actions that stand on it; ``status`` again where they add to it. ``status_of_building`` and
+    ``status_of_serving`` name the blocks of ``status`` that say what those actions have done: they are written last,
     and only when no such action has failed."""
 
     building: tuple[Action, ...] = ()
@@ -171,8 +171,8 @@ class Plan:
     serving: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
-    deeds_of_building: tuple[str, ...] = ()
-    deeds_of_serving: tuple[str, ...] = ()
+    status_of_building: tuple[str, ...] = ()
+    status_of_serving: tuple[str, ...] = ()
     requeue_after: float | None = None
     recommendation: int | None = None
     watch_queue: bool = False
@@ -197,7 +197,7 @@ class Plan:
     def ahead(self, before: Mapping[str, Any], *, kept: bool = True) -> Mapping[str, Any]:
         """What status says before the actions that stand on it; ``before`` is what it said when the pass began,
         ``kept`` whether ``keeping`` has been done."""
-        return keep(self.status, before, (*self.deeds_of_building, *self.deeds_of_serving, *(() if kept else KEPT)))
+        return keep(self.status, before, (*self.status_of_building, *self.status_of_serving, *(() if kept else KEPT)))
 
 
 def keep(status: Mapping[str, Any], before: Mapping[str, Any], blocks: tuple[str, ...]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
-from enginewright.core.spec import DataSpec, InterfaceSpec, NormaliseSpec, Spec, TensorSpec
+from enginewright.core.spec import DataSpec, InterfaceSpec, NormaliseSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
@@ -22,8 +22,9 @@ SIGNING_PATH = "/signing-keys"
 
 
 def source_key(spec: Spec) -> str:
-    """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts) and the store
-    that it tries: status keeps it beside what was resolved, so that a changed source is resolved again."""
+    """64 hex digits over all that a resolve step reads (URIs, formats, stated digests, sample counts, columns of the
+    evaluation data) and the store that it tries: status keeps it beside what was resolved, so that a changed source is
+    resolved again."""
     data = [spec.engine.calibration, spec.accuracy.evaluation]
     # An object goes on to have the key that it had before a field came that it does not use, or got its name of today.
     later = {"signature", "secret_ref", "service_account_name"}
@@ -34,8 +35,10 @@ def source_key(spec: Spec) -> str:
         source["signature"] = {"method": signature.method, "path": signature.path,
                                "key_from": {"kind": signature.kind, **signature.key.model_dump()}}
     access = store_access(spec)
+    task, group_by = spec.accuracy.task, spec.accuracy.group_by
+    beside = {**({"task": task.model_dump()} if task else {}), **({"group_by": group_by} if group_by else {})}
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
-            *([access] if access else [])]
+            *([access] if access else []), *([beside] if beside else [])]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
 
 
@@ -115,7 +118,8 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
             metric=spec.accuracy.metric, tolerance=float(spec.accuracy.max_loss),
-            evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else "")),
+            evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else ""),
+            task=_task(spec.accuracy.task), group_by=spec.accuracy.group_by),
         objective=contract.ObjectiveRequest(
             latency_percentile=float(latency.percentile) if latency else 99.0,
             latency_ms=float(latency.milliseconds) if latency else 0.0,
@@ -152,6 +156,14 @@ def server_image(spec: Spec, config: OperatorConfig) -> str:
 
 def _data(data: DataSpec | None, digest: str) -> contract.DataRequest | None:
     return contract.DataRequest(uri=data.uri, samples=data.samples, digest=digest or data.digest) if data else None
+
+
+def _task(task: TaskSpec | None) -> contract.TaskRequest | None:
+    if task is None:
+        return None
+    return contract.TaskRequest(metric=task.metric, labels=task.labels, tolerance=float(task.max_loss),
+                                output=task.output, queries=task.queries,
+                                threshold=None if task.threshold is None else float(task.threshold))
 
 
 def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:

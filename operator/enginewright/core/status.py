@@ -184,6 +184,35 @@ class BuildStatus(StatusModel):
     """Value of the annotation enginewright.io/retry at that time."""
 
 
+class TaskStatus(StatusModel):
+    """The metric on labels."""
+
+    metric: str
+    """What was measured."""
+    value: float | None = None
+    """The engine's."""
+    source: float | None = None
+    """The source model's, on the same samples."""
+    loss_high: float | None = None
+    """Upper 95 % confidence bound of what the engine loses, which the gate compares; of mae and rmse as a share of the
+    source's error."""
+
+
+class GroupsStatus(StatusModel):
+    """Groups of samples that the gate held in."""
+
+    by: str
+    """What the samples of a group have in common."""
+    judged: int
+    """How many groups had enough samples for all that is asked."""
+    too_small: int
+    """How many had too few for some of it."""
+    too_small_names: tuple[str, ...] | None = None
+    """The first few of these."""
+    worst: str | None = None
+    """The group in which the engine lost most."""
+
+
 class CandidateStatus(StatusModel):
     """One measured candidate. Latencies for one batch, throughput in inferences a second."""
 
@@ -210,6 +239,8 @@ class CandidateStatus(StatusModel):
     """The metric's value against the unquantised reference."""
     accuracy_low: float | None = None
     """Its lower 95 % confidence bound, which the gate compares."""
+    task: TaskStatus | None = None
+    """The metric on labels, where one is asked for."""
     size_bytes: int | None = None
     """Size of the engine in bytes."""
     verdict: str
@@ -241,6 +272,8 @@ class EngineStatus(StatusModel):
     """95th percentile latency."""
     p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
     """99th percentile latency."""
+    p999_milliseconds: float | None = Field(default=None, alias="p999Milliseconds")
+    """99.9th percentile latency. Absent where the build measured fewer than 1000 requests."""
     throughput: float | None = None
     """Inferences a second of one replica."""
     accuracy: float | None = None
@@ -249,6 +282,10 @@ class EngineStatus(StatusModel):
     """Its lower 95 % confidence bound."""
     evaluation: str | None = None
     """held-out, or synthetic when no evaluation data was given."""
+    task: TaskStatus | None = None
+    """The metric on labels, where one is asked for."""
+    groups: GroupsStatus | None = None
+    """Groups of samples, where they are asked for."""
     size_bytes: int | None = None
     """Size of the engine in bytes."""
     memory_bytes: int | None = None
@@ -294,7 +331,7 @@ class BatchingStatus(StatusModel):
     """The chosen batching."""
 
     max_batch_size: int
-    """Largest batch that the server forms."""
+    """Largest batch that the server forms; 0 where the model takes no batches, and each request is one call of it."""
     preferred_batch_sizes: tuple[int, ...] = ()
     """Batch sizes that the server tries to form."""
     max_queue_delay_microseconds: int

@@ -39,9 +39,11 @@ GONE_SECONDS: Final = 120.0
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 # As if it were a label, which no user can write: the answer of a server image that an object's status has.
 ANSWER: Final = ".status.server"
+# Likewise: the model whose marks a ConfigMap without an owner bears.
+LEFT: Final = ".metadata.left"
 LABEL_LENGTH: Final = 63
 # Labels that passes select by; the first few have an index.
-INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET, ANSWER)
+INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET, ANSWER, LEFT)
 SELECTED: Final = frozenset({*INDEXED, labels.COMPONENT, labels.STEP, labels.FINGERPRINT, labels.BUILDS,
                              labels.REVISION, labels.ENGINE})
 Place: TypeAlias = tuple[Resource, str]  # a kind, and the namespace
@@ -170,6 +172,10 @@ class Memory:
             if (body := self._entries[place][name].body) is not None:
                 return unpacked(body)
         return None
+
+    def left(self, namespace: str, model: str) -> bool:
+        """Whether a ConfigMap that bears the marks of ``model`` has no owner."""
+        return ((CONFIG_MAP, namespace), LEFT, model) in self._names
 
     def version(self, resource: Resource, namespace: str, name: str) -> tuple[str, str] | None:
         """UID and resourceVersion of the object; None where the apiserver has to be asked, both empty where there is no
@@ -362,6 +368,8 @@ def _matches(found: Mapping[str, str], terms: Sequence[tuple[str, str]]) -> bool
 
 def _selected_by(resource: Resource, raw: Raw) -> Mapping[str, str]:
     found = {key: value for key, value in labels_of(raw).items() if key in SELECTED}
+    if resource == CONFIG_MAP and labels.MODEL in found and not section(raw, "metadata").get("ownerReferences"):
+        found[LEFT] = found[labels.MODEL]
     server = block(raw.get("status"), "server") if resource == OPTIMISED_MODEL else {}
     answer = f"{server.get('key')}/{server.get('architecture')}"
     return {**found, ANSWER: answer} if server.get("runtime") and len(answer) <= LABEL_LENGTH else found

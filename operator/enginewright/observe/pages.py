@@ -1,4 +1,4 @@
-"""Pages of a list that are as they were when they were last compared with memory: the operator parses them once.
+"""Pages of a list that are as they were when they were last compared with memory, so that they are not parsed again.
 
 A quiet cluster gives the same bytes each time. What a comparison costs is then to read them: of ten thousand models,
 parsing seventy thousand objects takes longer than all else that an idle operator does.

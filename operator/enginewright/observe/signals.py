@@ -4,6 +4,9 @@ One task an object. A round asks all its ready replicas at once, but those that 
 (see :class:`Pauses`), and gives up on the slow ones; what is missing is counted as missing, never as zero. Between
 passes the pure scaling rule runs on every new sample, so that a pass runs when there is something to do and a quiet
 queue costs the apiserver nothing.
+
+All replicas together are asked :data:`READINGS` times a second at most, so that passes have their time: with more of
+them every object waits longer, each in the same measure.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ PERIOD: Final = 1.0
 # Of the period, after which replicas are asked again where one look alone would scale up. So a queue is answered within
 # a second and a half, wherever in a period it begins; a spike that is over sooner is none.
 AGAIN: Final = 0.4
+# Replicas a second. One takes 0.15 ms of a core with its page of 3 KB, and what is judged of it as much again
+# (docs/benchmarks/scale.md, "scraped"): so many take a third of a core.
+READINGS: Final = 1000.0
 log = structlog.get_logger(__name__)
 
 
@@ -69,16 +75,24 @@ class _Watched:
         self.trouble: type[ClientError] | None = None
         self.tasks: list[asyncio.Task[None]] = []
         self.hurry = asyncio.Event()
+        # Whether there is an analysis to send probes for.
+        self.asked = asyncio.Event()
+
+
+def _read(target: Target) -> int:
+    """How many replicas the operator reads itself."""
+    return 0 if target.prometheus else len(target.replicas)
 
 
 class Signals:
     """``wake`` puts a key into the work queue; ``scraped`` gets the source and whether each replica answered;
-    without ``prober`` no requests are made, and without ``activators`` none is asked."""
+    without ``prober`` no requests are made, and without ``activators`` none is asked. ``readings`` is how many
+    replicas are asked in a second at most; ``period`` is seconds, as long as they are no more."""
 
     def __init__(
         self, triton: TritonClient, prometheus: PrometheusClient, *, wake: Callable[[Key], None],
         clock: Callable[[], float], scraped: Callable[[str, bool], None], period: float = PERIOD,
-        prober: Prober | None = None, activators: ActivatorClient | None = None,
+        prober: Prober | None = None, activators: ActivatorClient | None = None, readings: float = READINGS,
     ) -> None:
         self._triton = triton
         self._prometheus = prometheus
@@ -88,7 +102,14 @@ class Signals:
         self._period = period
         self._prober = prober
         self._activators = activators
+        self._readings = readings
         self._watched: dict[Key, _Watched] = {}
+        self._replicas = 0
+
+    @property
+    def period(self) -> float:
+        """Seconds from one look at an object's replicas to the next."""
+        return max(self._period, self._replicas / self._readings)
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -101,10 +122,15 @@ class Signals:
             watched.tasks = [asyncio.create_task(self._scrape_on(key, watched), name=f"scraper of {key}")]
             if self._prober is not None:
                 watched.tasks.append(asyncio.create_task(self._probe_on(key, watched), name=f"prober of {key}"))
+            before = 0
+        else:
+            before = _read(watched.target)
+        self._replicas += _read(target) - before
         if watched.target.replicas and not target.replicas:
             # The next round waits at the activator for the first request: it is not to wait for its turn before.
             watched.hurry.set()
         watched.target = target
+        (watched.asked.set if target.question is not None else watched.asked.clear)()
         watched.window.ask(self._clock(), target.current)
         watched.window.analyse(target.question.key if target.question else "")
         watched.window.serve(target.revisions.values())
@@ -112,8 +138,9 @@ class Signals:
     async def forget(self, key: Key) -> None:
         """Stops scraping and drops the window."""
         watched = self._watched.pop(key, None)
-        if watched is None or not watched.tasks:
+        if watched is None:
             return
+        self._replicas -= _read(watched.target)
         for task in watched.tasks:
             task.cancel()
         # Not `await task`: its cancellation could not be distinguished from our own, and a pass that swallows that
@@ -151,6 +178,7 @@ class Signals:
         """Beside the scraper: an answer that is long in coming must not make a queue depth old."""
 
         async def once() -> float:
+            await watched.asked.wait()
             target = watched.target
             if self._prober is not None and target.question is not None:
                 await self._prober.round(target.question, target.replicas, target.revisions, watched.window)
@@ -163,7 +191,7 @@ class Signals:
         before its time."""
         due = self._clock()
         while True:
-            pause = self._period
+            pause = self.period
             try:
                 pause = await once()
             except Exception:
@@ -210,7 +238,7 @@ class Signals:
                 self._wake(key)
             watched.verdict = verdict
         if target.limits is None:
-            return self._period
+            return self.period
         now, window = self._clock(), watched.window.view()
         decision = decide_replicas(window, target.current, target.limits, now, target.capacity)
         watched.window.recommend(now, decision.recommendation)
@@ -220,7 +248,7 @@ class Signals:
         # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
         alone = target.capacity is None and not target.prometheus
         again = alone and awaits_another(window, target.current, target.limits, now)
-        return self._period * AGAIN if again else self._period
+        return self.period * AGAIN if again else self.period
 
     async def _ask_replicas(self, target: Target, window: Window) -> Mapping[str, ReplicaMetrics]:
         """Of those that may be asked. Each is remembered with its address: another one may have its name."""

@@ -30,10 +30,10 @@ from enginewright.clients.resources import (
 )
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.internal import block
 from enginewright.core.manifests import read_revision
+from enginewright.core.needed import needed_answer, needed_records
 from enginewright.core.observed import (
     Elsewhere,
     JobView,
@@ -209,9 +209,10 @@ class World:
 
     async def _orphans(self, reads: Reads, view: ObjectView,
                        found: Mapping[Resource, Iterable[Raw]]) -> tuple[Orphan, ...]:
-        """ConfigMaps are looked through only where something else was left: who leaves children leaves them all."""
+        """ConfigMaps are looked through only where something else was left, as who leaves children leaves them all, or
+        where memory has one without an owner."""
         orphans = [one for resource, raws in found.items() for one in _left_of(view, resource, raws)]
-        if orphans:
+        if orphans or (self._memory is not None and self._memory.left(view.namespace, view.name)):
             maps = await reads.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.MODEL}={view.name}")
             orphans += _left_of(view, CONFIG_MAP, maps)
         return tuple(orphans)

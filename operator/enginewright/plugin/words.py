@@ -11,7 +11,7 @@ from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import ClassStatus, ServerStatus, Status, read_status
+from enginewright.core.status import ClassStatus, EngineStatus, ServerStatus, Status, read_status
 from enginewright.core.way_back import way_back
 
 # In the order of the way: the first that is not True is what Ready waits for.
@@ -69,6 +69,16 @@ def beside_ready(raw: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [entry for entry in entries if entry.get("status") == "False"]
 
 
+def _on_labels(engine: EngineStatus) -> str:
+    """The metric on labels beside the source's, and in how many groups the gate held. Empty where not asked for."""
+    task, groups = engine.task, engine.groups
+    on_labels = (f"{task.metric} on the labels {task.value:.4g} where the source has {task.source:.4g}"
+                 if task and task.value is not None and task.source is not None else "")
+    held = f"held in {groups.judged} groups by {groups.by}" if groups else ""
+    small = f" ({groups.too_small} more are too small to judge)" if groups and groups.too_small else ""
+    return ", ".join(filter(None, (on_labels, f"{held}{small}")))
+
+
 def _facts(status: Status) -> tuple[str, ...]:
     found = []
     engine, rollout = status.engine, status.rollout
@@ -77,6 +87,7 @@ def _facts(status: Status) -> tuple[str, ...]:
             f"{engine.speedup:.2f} times the throughput of the source model" if engine.speedup else "",
             f"p99 {engine.p99_milliseconds:.3g} ms" if engine.p99_milliseconds else "",
             f"accuracy at least {engine.accuracy_low:.4g}" if engine.accuracy_low is not None else "",
+            _on_labels(engine),
         ]
         measured = ", ".join(filter(None, evidence))
         proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""

@@ -92,8 +92,8 @@ class Acted:
 
     def status(self, plan: Plan, before: Mapping[str, Any]) -> Mapping[str, Any]:
         """That of ``plan``, without what could not be done: the next pass does it again."""
-        undone = (*(plan.deeds_of_building if self.building.error else ()), *(KEPT if self.keeping.error else ()),
-                  *(plan.deeds_of_serving if self.serving.error else ()))
+        undone = (*(plan.status_of_building if self.building.error else ()), *(KEPT if self.keeping.error else ()),
+                  *(plan.status_of_serving if self.serving.error else ()))
         status = keep(plan.status, before, undone)
         if not self.scaled and "autoscaling" in status:
             status["autoscaling"] = keep(status["autoscaling"], before.get("autoscaling") or {}, ("decisions",))

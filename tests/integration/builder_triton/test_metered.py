@@ -12,7 +12,7 @@ import pytest
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.evidence.before import PLAIN, serve_plainly
+from enginewright_builder.evidence.before import plain, serve_plainly
 from enginewright_builder.measure.energy import LEAST_ENERGY_SECONDS, Meter, Reading
 from enginewright_builder.sweep import bench, sweep
 from enginewright_builder.sweep.bench import METERED_SECONDS
@@ -87,7 +87,7 @@ def test_what_is_measured_again_has_the_requests_of_both_windows(
 
 def test_plain_serving_is_measured_and_leaves_nothing(artifact: Artifact, tmp_path: Path) -> None:
     point = serve_plainly(artifact, "multiply", INPUTS, tmp_path, concurrency=2, objective=ObjectiveRequest(), cores=1)
-    assert point.serving == PLAIN
+    assert point.serving == plain(artifact)
     assert (point.concurrency, point.errors, point.mean_batch) == (2, 0, 1.0)
     assert point.throughput > 0
     assert point.layers.total_ms == pytest.approx(point.mean_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from enginewright.core.reasons import Condition, Reason
+from enginewright.plugin.main import parse
 from support.kubectl import Kubectl
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,6 +39,41 @@ def test_promtool_agrees(command: list[str]) -> None:
 def test_the_chart_carries_the_same_rules(objects: Any) -> None:
     rendered = objects({"metrics": {"prometheusRule": {"enabled": True}}})["PrometheusRule"][0]
     assert rendered["spec"] == load(RULES)
+
+
+def alarms() -> dict[str, Any]:
+    return {rule["alert"]: rule for group in load(RULES)["groups"] for rule in group["rules"] if "alert" in rule}
+
+
+def test_every_alarm_has_a_runbook_that_says_how_severe_it_is() -> None:
+    pages = {path.stem: path.read_text() for path in (ROOT / "docs" / "runbooks").glob("Enginewright*.md")}
+    assert pages.keys() == alarms().keys()
+    listed = (ROOT / "docs" / "runbooks" / "README.md").read_text()
+    for name, text in pages.items():
+        severity = alarms()[name]["labels"]["severity"]
+        assert text.startswith(f"# {name}\n\n**Severity:** {severity}. **Fires when** ")
+        assert f"| [{name}]({name}.md) | {severity} |" in listed
+        assert [line for line in text.splitlines() if line.startswith("## ")] == [
+            "## What users feel", "## Look", "## Do", "## Whom to wake"]
+
+
+def test_runbooks_name_reasons_and_commands_that_there_are() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "docs" / "runbooks").glob("*.md"))
+    asked = re.findall(r"kubectl optimisedmodel ([^`#\n]+)", text)
+    assert asked
+    for words in asked:
+        parse(shlex.split(words.partition("   ")[0]))
+    reasons = {word for line in re.findall(r"^- ((?:`[A-Z][A-Za-z]+`(?:, )?)+)", text, re.MULTILINE)
+               for word in re.findall(r"`([A-Za-z]+)`", line)}
+    assert {reason for reason in reasons if reason not in set(Reason) | set(Condition)} == set()
+
+
+def test_alarms_have_the_address_of_their_runbook_where_it_is_known(objects: Any) -> None:
+    values = {"metrics": {"prometheusRule": {"enabled": True, "runbooks": "https://git.example.com/docs/runbooks/"}}}
+    (rendered,) = objects(values)["PrometheusRule"]
+    found = {rule["alert"]: rule["annotations"]["runbook_url"] for group in rendered["spec"]["groups"]
+             for rule in group["rules"] if "alert" in rule}
+    assert found == {name: f"https://git.example.com/docs/runbooks/{name}.md" for name in alarms()}
 
 
 def test_rules_name_only_what_the_operator_exports() -> None:

@@ -39,6 +39,10 @@ def _job(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "engine": {"podTemplate": {"spec": spec}}}
 
 
+def _labelled(**task: Any) -> dict[str, Any]:
+    return {**SOURCE, "accuracy": {"evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": task}}
+
+
 def _normalised(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
     return {**SOURCE, "interface": {"inputs": [given]}}
@@ -69,6 +73,18 @@ BROKEN = (
     Broken("a signature with two keys", {"source": {"uri": "pvc://models/a", "signature": {
         "configMapKeyRef": {"name": "keys", "key": "a.pub"}, "secretKeyRef": {"name": "more", "key": "b.pub"}}}},
            "spec.source.signature", "more", "configMapKeyRef or secretKeyRef", "needs the key from one place"),
+    Broken("labels without data", {**SOURCE, "accuracy": {"task": {"metric": "accuracy"}}},
+           "spec.accuracy.task", "accuracy", "add spec.accuracy.evaluation.uri", "add spec.accuracy.evaluation.uri"),
+    Broken("groups without data", {**SOURCE, "accuracy": {"groupBy": "country"}},
+           "spec.accuracy.groupBy", "country", "add spec.accuracy.evaluation.uri", "add spec.accuracy.evaluation.uri"),
+    Broken("queries of a metric that ranks nothing", _labelled(metric="accuracy", queries="query"),
+           "spec.accuracy.task.queries", "query", "write metric ndcg", "write metric ndcg"),
+    Broken("a threshold of a metric that has none", _labelled(metric="rmse", threshold=0.5),
+           "spec.accuracy.task.threshold", "0.5", "remove it", "threshold is for metrics of classes alone"),
+    Broken("labels that are queries, too", _labelled(metric="ndcg", labels="a", queries="a"),
+           "spec.accuracy.task.queries", "a", "name the array or field"),
+    Broken("labels that are the model's text", _labelled(metric="accuracy", labels="text"),
+           "spec.accuracy.task.labels", "text", "such as label"),
     Broken("a volume with credentials", {**SOURCE, "store": {"uri": "pvc://engines", "secretRef": {"name": "a"}}},
            "spec.store.secretRef", '"a"', "s3://BUCKET/prefix"),
     Broken("a volume with an identity", {**SOURCE, "store": {"uri": "pvc://engines", "serviceAccountName": "a"}},

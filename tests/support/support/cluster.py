@@ -18,7 +18,6 @@ from enginewright.core import labels
 from enginewright.core.conditional import ROUTING
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
-from enginewright.core.decide.needed import needed_answer, needed_records
 from enginewright.core.decide.server_step import answer
 from enginewright.core.manifests import (
     activator_name,
@@ -29,6 +28,7 @@ from enginewright.core.manifests import (
     read_revision,
 )
 from enginewright.core.manifests.service import mirror_name
+from enginewright.core.needed import needed_answer, needed_records
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -898,5 +898,5 @@ def describe(action: Action) -> str:
             return f"{'Mark' if since else 'Clear'} {name}"
 
 
-def deeds(plan: Plan) -> list[str]:
+def described(plan: Plan) -> list[str]:
     return [describe(action) for action in plan.actions]

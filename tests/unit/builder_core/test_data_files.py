@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.contract import AccuracyRequest, Interface, TensorSpec
 from enginewright_builder.data.files import CALIBRATION, SampleFile, check_against, read_samples
 from enginewright_builder.data.sample_keys import row_key, text_key
-from enginewright_builder.data.sets import held_apart, sample_set, synthetic_set
+from enginewright_builder.data.sets import gate_samples, held_apart, sample_set, synthetic_set
 from enginewright_builder.errors import UserError
 from enginewright_builder.tensors import Array, Call, Tensors
 
@@ -143,6 +143,7 @@ class Words:
     name = "words"
     interface = TOKENS
     vocabulary, candidate = 7, ""
+    notes: tuple[str, ...] = ()
 
     def tokenize(self, texts: Sequence[str]) -> Tensors:
         longest = max(map(len, texts))
@@ -160,6 +161,12 @@ class Words:
 
     def torch_program(self, precision: str, batch: int = 0) -> None:
         raise NotImplementedError
+
+
+def test_columns_follow_their_texts_into_batches() -> None:
+    """Sorted by length; what is tokenised alike counts once."""
+    file = SampleFile(texts=("ccc", "a", "bb", "x", "dddd"), columns={"length": (3, 1, 2, 9, 4)})
+    assert sample_set(file, Words(), batch=2).columns == {"length": (1, 2, 3, 4)}
 
 
 def test_texts_are_batched_by_length_with_little_padding() -> None:
@@ -226,9 +233,55 @@ def test_rows_of_different_shapes_are_never_padded() -> None:
     assert samples.batches[0]["input_ids"][:, 0].tolist() == [0, 1, 3]
 
 
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize(("max_batch_size", "largest"), [(1, 1), (8, 8), (16, 16), (64, 16)])
+def test_no_forward_pass_takes_more_than_an_engine_is_built_for(given: bool, max_batch_size: int,
+                                                                largest: int) -> None:
+    """A TensorRT engine for at most 8 has no profile for 16."""
+    texts = SampleFile(texts=tuple("x" * size for size in range(1, 401)))
+    other = SampleFile(texts=tuple("x" * size for size in range(401, 440)))
+    evaluation, calibration = gate_samples(texts if given else None, other if given else None, AccuracyRequest(),
+                                           Words(), max_batch_size)
+    for batches in (evaluation.batches, *([calibration] if given else [])):
+        assert max(len(batch["input_ids"]) for batch in batches) == largest
+
+
 def test_synthetic_samples_repeat_and_say_what_they_are() -> None:
     one, other = synthetic_set(Words(), 20), synthetic_set(Words(), 20)
     assert one.origin == "synthetic"
     assert [len(batch["input_ids"]) for batch in one.batches] == [16, 4]
     assert all((a["input_ids"] == b["input_ids"]).all() for a, b in zip(one.batches, other.batches, strict=True))
     assert max(batch["input_ids"].max() for batch in one.batches) < Words.vocabulary
+
+
+WORDS = Interface(inputs=(TensorSpec(name="word", dtype="string", shape=("batch", 2)),))
+
+
+@pytest.mark.parametrize("name", ["words.npz", "words.jsonl"])
+def test_words_are_read_for_models_that_take_texts(name: str, tmp_path: Path) -> None:
+    every = [["a", "bb"], ["Zürich", ""], ["a", "bb"]]
+    if name.endswith("npz"):
+        np.savez(tmp_path / name, word=np.array(every))
+    else:
+        (tmp_path / name).write_text("\n".join(json.dumps({"word": words}) for words in every))
+    found = check_against(read_samples(tmp_path / name, words=True), WORDS)
+    assert [row["word"].tolist() for row in found.rows] == every
+    assert {row["word"].dtype for row in found.rows} == {np.dtype(np.object_)}
+    assert len(found.distinct()) == 2
+    with pytest.raises(UserError, match="expected numbers"):
+        read_samples(tmp_path / name)
+
+
+def test_texts_are_the_input_where_it_is_the_only_one() -> None:
+    one = Interface(inputs=(TensorSpec(name="sentence", dtype="string", shape=("batch", 1)),))
+    found = check_against(SampleFile(texts=("a b", "c")), one)
+    assert [row["sentence"].tolist() for row in found.rows] == [["a b"], ["c"]]
+    with pytest.raises(UserError, match="has shape"):
+        check_against(SampleFile(texts=("a b",)), WORDS)
+
+
+@pytest.mark.parametrize(("given", "interface"), [(np.array([1.0, 2.0]), WORDS), (np.array(["a"] * 3), IMAGE)])
+def test_words_and_numbers_are_not_mistaken(given: Array, interface: Interface) -> None:
+    name = interface.inputs[0].name
+    with pytest.raises(UserError, match="sample 0"):
+        check_against(SampleFile(rows=({name: given},)), interface)

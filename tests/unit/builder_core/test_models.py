@@ -99,13 +99,41 @@ class TestExportedProgram:
         with pytest.raises(UserError, match="takes 2 inputs, 1 are named"):
             load_model(locate(program), IMAGE)
 
-    def test_frozen_batch_is_refused(self, torch: Any, tmp_path: Path) -> None:
+    def test_what_is_no_tensor_is_refused(self, torch: Any, tmp_path: Path) -> None:
+        class Scaled(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any, times: int) -> Any:
+                return x * times
+
+        program = torch.export.export(Scaled(), (torch.rand(3, 4), 2))
+        torch.export.save(program, tmp_path / "m.pt2")
+        with pytest.raises(UserError, match="input 2 is no tensor") as caught:
+            load_model(locate(tmp_path / "m.pt2"))
+        assert (caught.value.reason, caught.value.value) == ("UnsupportedModel", "2")
+
+    def test_types_that_clients_cannot_send_are_refused(self, torch: Any, tmp_path: Path) -> None:
+        program = torch.export.export(torch.nn.ReLU(), (torch.rand(3, 4, dtype=torch.bfloat16),))
+        torch.export.save(program, tmp_path / "m.pt2")
+        with pytest.raises(UserError, match="is of type bfloat16") as caught:
+            load_model(locate(tmp_path / "m.pt2"))
+        assert caught.value.reason == "InterfaceInvalid"
+
+    def test_a_frozen_batch_is_freed_by_way_of_onnx(self, torch: Any, tmp_path: Path) -> None:
         frozen = torch.export.export(torch.nn.Linear(4, 2).eval(), (torch.rand(3, 4),))
         torch.export.save(frozen, tmp_path / "m.pt2")
-        with pytest.raises(UserError) as caught:
-            load_model(locate(tmp_path / "m.pt2"))
-        assert (caught.value.reason, caught.value.value) == ("BatchFixed", "3")
-        assert "dynamic_shapes" in caught.value.remedy
+        model = load_model(locate(tmp_path / "m.pt2"), None, tmp_path / "work")
+        assert (model.name, model.notes) == ("PyTorch program as exported, on ONNX Runtime", ())
+        assert model.interface.inputs[0].shape == ("batch", 4)
+        assert "m.pt2" in load_model(locate(self.centred(torch, tmp_path)), None, tmp_path / "work").notes[0]
+
+    @staticmethod
+    def centred(torch: Any, folder: Path) -> Path:
+        """Each answer depends on all of the batch."""
+        class Centred(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                return x - x.mean(0, keepdim=True)
+
+        torch.export.save(torch.export.export(Centred(), (torch.rand(3, 4),)), folder / "m.pt2")
+        return folder / "m.pt2"
 
 
 class TestTorchScript:
@@ -119,6 +147,17 @@ class TestTorchScript:
         model = load_model(locate(script), IMAGE)
         assert model.interface.outputs == (TensorSpec(name="output", dtype="float32", shape=("batch", 5)),)
         check_export(model, tmp_path)
+
+    def test_interface_without_a_shape_is_refused(self, script: Path) -> None:
+        with pytest.raises(UserError, match="has no shape") as caught:
+            load_model(locate(script), Interface(inputs=(TensorSpec(name="image", dtype="float32"),)))
+        assert caught.value.field == "spec.interface.inputs[image].shape"
+
+    def test_there_are_no_texts(self, script: Path) -> None:
+        texts = Interface(inputs=(TensorSpec(name="image", dtype="string", shape=("batch", 4)),))
+        with pytest.raises(UserError, match="is of type string") as caught:
+            load_model(locate(script), texts)
+        assert caught.value.field == "spec.interface.inputs[image].dtype"
 
     def test_wrong_interface_is_told(self, script: Path) -> None:
         wrong = Interface(inputs=(TensorSpec(name="image", dtype="float32", shape=("batch", 3, 6, 6)),))
@@ -150,18 +189,6 @@ class TestOnnx:
         assert model.interface.inputs[0].shape == ("batch", 3, "x_2")
         check_export(model, tmp_path / "out")
 
-    def test_batch_frozen_in_the_graph_is_refused(self, tmp_path: Path) -> None:
-        helper, kind = onnx.helper, onnx.TensorProto
-        shape = helper.make_tensor("shape", kind.INT64, [2], [4, 6])
-        graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "g",
-                                  [helper.make_tensor_value_info("x", kind.FLOAT, [4, 2, 3])],
-                                  [helper.make_tensor_value_info("y", kind.FLOAT, [4, 6])], [shape])
-        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-                  str(tmp_path / "m.onnx"))
-        with pytest.raises(UserError) as caught:
-            load_model(locate(tmp_path / "m.onnx"), None, tmp_path)
-        assert (caught.value.reason, caught.value.value) == ("BatchFixed", "4")
-
     @pytest.mark.parametrize(("spec", "told"), [
         (TensorSpec(name="z", dtype="float32", shape=("batch", 16)), "takes x, not z"),
         (TensorSpec(name="x", dtype="int64", shape=("batch", 16)), "is float32"),
@@ -177,6 +204,7 @@ class TestExportCheck:
 
     class Source:
         name, vocabulary, candidate = "source", 2, ""
+        notes: tuple[str, ...] = ()
         tokenize: Tokenize | None = None
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),),
                               outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))

@@ -196,7 +196,6 @@ def test_texts_for_a_model_without_tokenizer(perceptron: Path, request_for: Make
     (TensorSpec(name="x", dtype="float32", shape=(4, 16)), "fixed size 4"),
     (TensorSpec(name="x", dtype="float32", shape=("batch", "9..3")), "no size"),
     (TensorSpec(name="x", dtype="float32", shape=("batch", -3)), "no size"),
-    (TensorSpec(name="x", dtype="float32"), "no shape"),
 ])
 def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request_for: Make, tmp_path: Path) -> None:
     error = refused(request_for(perceptron, interface=Interface(inputs=(spec,))), tmp_path)

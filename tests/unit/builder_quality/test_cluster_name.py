@@ -63,7 +63,7 @@ def test_a_monitor_asks_by_that_name_or_not_at_all(
     given: list[str | None] = []
 
     def reference(folder: Path, about: object, cpus: int) -> SimpleNamespace:
-        return SimpleNamespace(about=about, metric="cosine")
+        return SimpleNamespace(about=about, metric="cosine", batched=True)
 
     def mirror(host: str, *_: Any, **__: Any) -> str:
         hosts.append(host)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 
 import enginewright_builder
+from enginewright_builder.contract import requests_needed
 from enginewright_builder.load import (
     Call,
     Channels,
@@ -260,6 +261,20 @@ def test_steady_rate_has_a_narrow_interval_and_a_bursty_one_a_wide() -> None:
     assert high == pytest.approx(100, rel=0.02)
     low, high = throughput_interval(bursts, 0, 10)
     assert high - low > 100
+
+
+@pytest.mark.parametrize(("percentile", "needed"), [(50, 2), (95, 20), (99, 100), (99.9, 1000), (99.99, 10_000)])
+def test_a_percentile_takes_one_request_beyond_it(percentile: float, needed: int) -> None:
+    assert requests_needed(percentile) == needed
+
+
+@pytest.mark.parametrize(("count", "tail"), [(999, None), (1000, 999.0), (2000, 1998.0)])
+def test_p999_is_told_of_enough_requests_only(count: int, tail: float | None) -> None:
+    recorder = Recorder()
+    for index in range(count):
+        recorder.add(Call(due=1.0, end=1.0 + (index + 1) / 1e3, batch=1))
+    found = recorder.result("closed", 10.0).p999_ms
+    assert found == (tail if tail is None else pytest.approx(tail))
 
 
 def test_nothing_measured_is_zero_not_nan() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder.contract import Bound
+from enginewright_builder.contract import Bound, GroupFigure, GroupsSummary, TaskFigure
 from enginewright_builder.measure.energy import DeviceUse
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report import BuildReport, charts, read_report, vega, words, write_report
@@ -249,6 +249,40 @@ def test_roofline_in_words(report: BuildReport, bound: Bound, attained: float | 
     found = words.roofline_sentence(dataclasses.replace(report.performance, bound=bound, attained=attained))
     assert text in found
     assert bool(found) == bool(bound)
+
+
+TASK = TaskFigure(metric="accuracy", source=0.9312, value=0.9287, loss=0.0025, loss_high=0.0071, max_loss=0.01)
+
+
+def test_labels_and_groups_stand_on_the_page(report: BuildReport) -> None:
+    assert "On your labels" not in read(report)
+    groups = (GroupFigure(group="de", samples=900, accuracy=0.999, accuracy_low=0.998, task=TASK),
+              GroupFigure(group="<li>", samples=7, too_small=True))
+    evidence = dataclasses.replace(
+        report.accuracy, task=TASK, groups={"onnxruntime int8": groups},
+        summary=GroupsSummary(by="country", judged=1, too_small=("<li>",), too_small_count=1, worst="de"))
+    candidates = tuple(dataclasses.replace(one, task=TASK if one.accuracy else None) for one in report.candidates)
+    labelled = dataclasses.replace(report, accuracy=evidence, candidates=candidates)
+    page = read(labelled)
+    assert ("On the labels accuracy is 0.9287, and the source model's is 0.9312: it loses 0.25 points, and at most "
+            "0.71 with 95 % confidence, where 1 are allowed.") in page
+    assert "The gate held in each of 1 groups by country; it lost most in de. 1 had too few samples" in page
+    assert "&lt;li&gt;" in render(labelled)
+    assert page.count("0.9312") >= 2, "the source's own row has it"
+    parser = _Balance()
+    parser.feed(render(labelled))
+    assert parser.open == []
+    relative = dataclasses.replace(TASK, metric="rmse", source=2.0, value=2.01, loss=0.005, loss_high=0.009)
+    errors = dataclasses.replace(labelled, accuracy=dataclasses.replace(evidence, task=relative))
+    assert "it loses 0.50 %, and at most 0.90" in words.labels_sentence(errors)
+
+
+def test_p999_is_told_or_how_many_requests_it_takes(report: BuildReport) -> None:
+    assert report.sweep is not None
+    assert "p99.9 is not known: it takes 1,000 requests, and 500 were measured" in read(report)
+    best = dataclasses.replace(report.sweep.best, p999_ms=21.5, requests=4200)
+    told = dataclasses.replace(report, sweep=dataclasses.replace(report.sweep, best=best))
+    assert "p99.9 of the shipped point is 21.5 ms, of 4,200 requests." in read(told)
 
 
 def test_gpu_utilisation_stands_beside_the_latency(report: BuildReport) -> None:

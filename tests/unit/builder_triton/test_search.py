@@ -243,6 +243,14 @@ def test_reason_says_what_the_alternatives_gave_and_what_is_left() -> None:
     assert f"{len(search.steps)} measurements; the most promising that is left is expected to gain 0." in text
 
 
+def test_reason_says_where_requests_are_too_few_for_the_percentile() -> None:
+    """100 were measured at each point."""
+    objective = ObjectiveRequest(latency_ms=100, latency_percentile=99.9)
+    search, best = run(ideal, objective=objective, cores=2)
+    assert "(that is the slowest of 100 requests; p99.9 takes 1,000, which" in reason(search, best, objective)
+    assert "the slowest of" not in reason(search, best, ObjectiveRequest(latency_ms=100))
+
+
 @pytest.mark.parametrize(("each", "outside"), [(0.9, 0.1), (0.01, 0.45)], ids=["as a CPU", "as a GPU"])
 def test_the_queueing_model_finds_its_own_parameters_again(each: float, outside: float) -> None:
     space = Space.of(max_batch_size=16, batching=BatchingRequest(), instances=InstancesRequest(), cores=4, gpus=0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from enginewright.core.plan import Plan
-from support.cluster import SPEC, Cluster, LostRaceError, StaleError, built, deeds, refused, resolved
+from support.cluster import SPEC, Cluster, LostRaceError, StaleError, built, described, refused, resolved
 
 
 def pair(**spec: Any) -> tuple[Cluster, Cluster]:
@@ -39,7 +39,7 @@ def test_the_second_waits_for_the_first_and_takes_its_engine() -> None:
     plan = second.operate()
     assert len(builds(first)) == 1
     assert not builds(second)
-    assert not any(deed.startswith(("Claim", "Create")) for deed in deeds(plan))
+    assert not any(text.startswith(("Claim", "Create")) for text in described(plan))
     assert second.says("EngineBuilt") == "False/WaitingForEngine"
     assert "OptimisedModel first builds" in second.condition("EngineBuilt")["message"]
     assert plan.requeue_after == 10
@@ -57,17 +57,17 @@ def test_a_hit_starts_no_job_and_claims_nothing() -> None:
     first.operate()
     publish(first)
     second.operate()
-    assert not [deed for deed in deeds(second.last) if "Job" in deed or deed.startswith("Claim")]
+    assert not [text for text in described(second.last) if "Job" in text or text.startswith("Claim")]
     assert second.status["fingerprint"] == first.status["fingerprint"]
 
 
 def test_the_claim_stands_before_the_job_and_falls_after_the_record() -> None:
     cluster, _ = pair()
-    started = [deed.split()[0:2] for deed in deeds(cluster.operate())]
+    started = [text.split()[0:2] for text in described(cluster.operate())]
     assert [verb for verb, _ in started] == ["Claim", "MakeKey", "Create", "Create"]
     cluster.finish(built(), of="build")
-    ended = [deed.split()[0] + " " + deed.split()[1] for deed in deeds(cluster.operate())]
-    assert ended.index("Create ConfigMap") < next(at for at, deed in enumerate(ended) if deed.startswith("Release"))
+    ended = [text.split()[0] + " " + text.split()[1] for text in described(cluster.operate())]
+    assert ended.index("Create ConfigMap") < next(at for at, text in enumerate(ended) if text.startswith("Release"))
 
 
 @pytest.mark.parametrize("queue", ["", "gpus"])
@@ -82,7 +82,7 @@ def test_a_claim_is_renewed_while_the_build_lives(queue: str) -> None:
             one.wait(plan.requeue_after)
         other.operate()
         assert other.says("EngineBuilt") == "False/WaitingForEngine"
-    assert any(deed.startswith("Renew") for deed in deeds(cluster.operate())) or not queue
+    assert any(text.startswith("Renew") for text in described(cluster.operate())) or not queue
 
 
 @pytest.mark.parametrize("end", ["failure", "new spec", "suspended"])
@@ -110,7 +110,7 @@ def test_a_holder_that_is_gone_is_taken_over_but_not_one_whose_job_lives() -> No
     assert second.says("EngineBuilt") == "False/WaitingForEngine"
     first.leases[fingerprint] = lease
     plan = second.operate()
-    assert deeds(plan)[0] == f"Claim {lease.name}"
+    assert described(plan)[0] == f"Claim {lease.name}"
     assert first.leases[fingerprint].holder == "prod/second/u-2"
     assert len(builds(second)) == 1
 
@@ -132,7 +132,7 @@ def test_an_operator_killed_after_its_claim_goes_on_with_it() -> None:
     assert not builds(cluster)
     plan = cluster.operate()
     assert len(builds(cluster)) == 1
-    assert not any(deed.startswith("Claim") for deed in deeds(plan))
+    assert not any(text.startswith("Claim") for text in described(plan))
 
 
 def test_the_loser_of_a_race_starts_nothing_and_says_nothing() -> None:

@@ -15,7 +15,7 @@ from enginewright.core.collect import ENGINES_AT_ONCE, Access, CollectorJob, Eng
 from enginewright.core.config import OperatorConfig
 from enginewright.core.observed import RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
-from support.cluster import START, Cluster, built, deeds, resolved
+from support.cluster import START, Cluster, built, described, resolved
 
 DAY = timedelta(days=1)
 CONFIG = OperatorConfig()
@@ -258,13 +258,13 @@ def test_a_marked_record_is_a_hit_and_a_retired_one_asks_the_store() -> None:
     cluster.settle()
     marked = retired(cluster, 6.9)
     assert marked.says("EngineBuilt") == "True/CacheHit"
-    assert sum(deed.startswith("Clear engine-") for deed in deeds(marked.last)) == 1
+    assert sum(text.startswith("Clear engine-") for text in described(marked.last)) == 1
     assert [found.unreferenced for found in marked.records.values()] == [None]
     newcomer = retired(cluster, 7.1)
     assert len(newcomer.running("build")) == 1
     newcomer.finish(replace(built(), cache_hit=True), of="build")
     plan = newcomer.operate()
-    done = [deed.split()[0] + " " + deed.split()[1] for deed in deeds(plan)]
+    done = [text.split()[0] + " " + text.split()[1] for text in described(plan)]
     assert done.count("Replace ConfigMap") == 1, "in one write: others who want the engine never miss it"
     assert [found.unreferenced for found in newcomer.records.values()] == [None]
     assert newcomer.says("EngineBuilt") == "True/CacheHit"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from support.cluster import SPEC, Cluster, deeds
+from support.cluster import SPEC, Cluster, described
 
 HPA = "kube-controller-manager"
 
@@ -26,7 +26,7 @@ def foreign(cluster: Cluster, name: str, replicas: int, manager: str = HPA) -> N
 
 def put_back(cluster: Cluster) -> list[str]:
     """What a pass does."""
-    return deeds(cluster.operate())
+    return described(cluster.operate())
 
 
 def test_the_first_time_it_is_put_back() -> None:

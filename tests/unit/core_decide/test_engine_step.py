@@ -12,7 +12,7 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.observed import PodView
 from enginewright_builder.contract import BuildRequest, Outcome
-from support.cluster import SPEC, Cluster, built, candidate, deeds, refused, resolved
+from support.cluster import SPEC, Cluster, built, candidate, described, refused, resolved
 
 
 def building(**spec: Any) -> Cluster:
@@ -132,7 +132,7 @@ def test_success_writes_the_record_and_serves_in_the_same_pass() -> None:
     cluster = building()
     cluster.finish(built())
     plan = cluster.operate()
-    assert [deed.split()[1] for deed in deeds(plan) if deed.startswith(("Create", "Apply"))] == [
+    assert [text.split()[1] for text in described(plan) if text.startswith(("Create", "Apply"))] == [
         "ConfigMap",
         "Deployment",
         "Service",
@@ -346,7 +346,7 @@ def test_a_build_that_was_stopped_at_its_pods_deadline_is_not_tried_again(
     cluster = building()
     name = build_job(cluster)
     cluster.show(name, pods=(LATE,), outcome=outcome, failed=failed, active=0 if failed else 1)
-    assert (f"Delete Job {name}" in deeds(cluster.operate())) is not failed
+    assert (f"Delete Job {name}" in described(cluster.operate())) is not failed
     assert cluster.says("EngineBuilt") == "False/BuildDeadlineExceeded"
     assert "raise spec.engine.buildBudgetSeconds" in cluster.condition("EngineBuilt")["message"]
     cluster.wait(3600)
@@ -558,13 +558,13 @@ def test_lost_engine_is_built_again_and_stuck_replicas_look_again() -> None:
     assert not cluster.records
     assert cluster.says("EngineBuilt") == "False/EngineLost"
     assert "3 bytes" in cluster.condition("EngineBuilt")["message"]
-    assert any(deed.startswith("Delete Job") for deed in deeds(plan))
+    assert any(text.startswith("Delete Job") for text in described(plan))
     cluster.operate()
     assert build_job(cluster).endswith("-2")
     cluster.wait(60)
     cluster.finish(built(built_at=cluster.now))
     plan = cluster.operate()
-    assert [deed for deed in deeds(plan) if deed.startswith("Apply Deployment minilm-")], "of the new manifest"
+    assert [text for text in described(plan) if text.startswith("Apply Deployment minilm-")], "of the new manifest"
     cluster.broken = {}
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
@@ -628,7 +628,7 @@ def test_stuck_replicas_look_again_where_the_store_has_the_engine_once_more() ->
     cluster.operate()
     cluster.broken = {}
     plan = cluster.operate()
-    assert [deed.split("-")[0] for deed in deeds(plan)] == ["Delete Pod minilm"]
+    assert [text.split("-")[0] for text in described(plan)] == ["Delete Pod minilm"]
     cluster.settle()
     assert cluster.says("Ready") == "True/Serving"
 

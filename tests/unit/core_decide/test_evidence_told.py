@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from enginewright.core.decide.blocks import MAX_CANDIDATES, MAX_NAME, MAX_WORDS, candidate_blocks, shipped_words
-from enginewright_builder.contract import Outcome
+from enginewright_builder.contract import Outcome, ServingChoice
 from support.cluster import Cluster, built, candidate, resolved
 
 
@@ -71,3 +71,10 @@ def test_an_engine_of_an_older_builder_says_nothing_of_it() -> None:
     cluster = serving(built())
     assert "ships" not in cluster.status["engine"]
     assert "name" not in cluster.status["candidates"][0]
+
+
+def test_a_model_that_takes_no_batches_is_told() -> None:
+    cluster = serving(replace(built(), serving=ServingChoice(max_batch_size=0, instance_count=2)))
+    assert cluster.status["batching"]["maxBatchSize"] == 0
+    assert "The model takes no batches, so the server joins no requests" in cluster.condition("EngineBuilt")["message"]
+    assert "takes no batches" not in serving(built()).condition("EngineBuilt")["message"]

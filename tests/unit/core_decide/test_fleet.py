@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from support.cluster import deeds, refused
+from support.cluster import described, refused
 from support.fleet_cluster import FLEET, FleetCluster
 from support.once import once
 
@@ -32,7 +32,7 @@ def stable(fleet: FleetCluster, name: str) -> str:
 
 def test_one_object_for_each_class_and_one_service() -> None:
     fleet = FleetCluster()
-    assert deeds(fleet.operate()) == [
+    assert described(fleet.operate()) == [
         "Apply Service minilm", "Apply OptimisedModel minilm-gpu", "Apply OptimisedModel minilm-cpu"]
     gpu, cpu = fleet.members["gpu"].spec, fleet.members["cpu"].spec
     assert (gpu["placement"]["accelerator"], cpu["placement"]["accelerator"]) == ("gpu", "cpu")
@@ -53,7 +53,7 @@ def test_one_object_for_each_class_and_one_service() -> None:
 def test_a_settled_fleet_is_left_alone() -> None:
     fleet = ready()
     before = fleet.status
-    assert deeds(fleet.operate()) == []
+    assert described(fleet.operate()) == []
     assert fleet.status == before
     assert fleet.last.requeue_after is None
 
@@ -269,15 +269,15 @@ def test_a_wish_of_the_fleet_that_somebody_took_off_a_class_is_put_back(key: str
     fleet.run(20)
     wish = fleet.wish("cpu", key)
     del fleet.members["cpu"].annotations[key]
-    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
+    assert described(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
     assert fleet.wish("cpu", key) == wish
-    assert deeds(fleet.operate()) == []
+    assert described(fleet.operate()) == []
 
 
 def test_a_fleet_is_not_rolled_back_by_annotation_and_says_so() -> None:
     fleet = ready()
     fleet.annotations[labels.ROLLBACK_TO] = "0123abcd"
-    assert deeds(fleet.operate()) == []
+    assert described(fleet.operate()) == []
     assert fleet.says("Ready") == "False/RollbackTargetUnknown"
     assert "set it on the object of a class (minilm-gpu, minilm-cpu)" in fleet.condition("Ready")["message"]
 
@@ -329,7 +329,7 @@ def test_a_class_goes_when_the_others_serve() -> None:
     fleet = ready(placement={"classes": [GPU, CPU, SLICE]})
     fleet.classes(GPU, SLICE)
     plan = fleet.operate()
-    assert deeds(plan) == ["Delete OptimisedModel minilm-cpu"]
+    assert described(plan) == ["Delete OptimisedModel minilm-cpu"]
     fleet.run(5)
     assert sorted(fleet.members) == ["gpu", "slice"]
     assert fleet.says("Ready") == "True/Serving"
@@ -372,7 +372,7 @@ def test_what_somebody_changed_in_a_member_is_put_right() -> None:
     fleet = ready()
     cpu = fleet.members["cpu"]
     cpu.edit(replicas=5)
-    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
+    assert described(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
     assert cpu.spec["replicas"] == 1
     fleet.run(20)
     assert fleet.says("Ready") == "True/Serving"
@@ -381,18 +381,18 @@ def test_what_somebody_changed_in_a_member_is_put_right() -> None:
 def test_what_the_apiserver_fills_in_is_no_change() -> None:
     fleet = ready()
     fleet.members["cpu"].spec = {**fleet.members["cpu"].spec, "suspend": False, "engine": {"precision": "auto"}}
-    assert deeds(fleet.operate()) == []
+    assert described(fleet.operate()) == []
 
 
 def test_a_field_that_the_spec_loses_is_lost_by_the_members() -> None:
     fleet = ready(engine=NEW)
     fleet.edit(engine=None)
-    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-gpu", "Apply OptimisedModel minilm-cpu"]
+    assert described(fleet.operate()) == ["Apply OptimisedModel minilm-gpu", "Apply OptimisedModel minilm-cpu"]
 
 
 def test_a_name_that_is_taken_is_said_and_left_alone() -> None:
     fleet = FleetCluster(taken=frozenset({"minilm-cpu"}))
-    assert "Apply OptimisedModel minilm-cpu" not in deeds(fleet.operate())
+    assert "Apply OptimisedModel minilm-cpu" not in described(fleet.operate())
     assert fleet.says("Ready") == "False/NameTaken"
     assert fleet.condition("Ready")["message"].startswith("OptimisedModel minilm-cpu is there already")
 
@@ -401,7 +401,7 @@ def test_a_bad_spec_leaves_what_serves_alone() -> None:
     fleet = ready()
     fleet.edit(accuracy={"maxLoss": 0.9})
     plan = fleet.operate()
-    assert deeds(plan) == []
+    assert described(plan) == []
     assert fleet.says("Ready") == "False/InvalidSpec"
     assert fleet.says("Available") == "True/Serving"
     assert fleet.condition("Available")["message"] == "Replicas of gpu, cpu answer."
@@ -473,5 +473,5 @@ def test_a_status_that_is_lost_is_found_out_again(status: dict[str, Any]) -> Non
     fleet = ready()
     before = {kind: fleet.says(kind) for kind in ("Ready", "Available", "RolloutComplete")}
     fleet.status = status
-    assert deeds(fleet.operate()) == []
+    assert described(fleet.operate()) == []
     assert {kind: fleet.says(kind) for kind in before} == before

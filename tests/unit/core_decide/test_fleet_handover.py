@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.fleet.departure import _grow, _Remaining
-from support.cluster import Cluster, built, deeds, resolved
+from support.cluster import Cluster, built, described, resolved
 from support.fleet_cluster import FLEET, FleetCluster
 from support.once import once
 
@@ -112,7 +112,7 @@ def test_it_is_said_and_ends_when_the_load_has_been_watched() -> None:
     assert fleet.last.requeue_after is not None
     assert 290 <= fleet.last.requeue_after <= 300
     fleet.wait(301)
-    assert deeds(fleet.operate()) == ["Apply OptimisedModel minilm-cpu", "Apply OptimisedModel minilm-slice"]
+    assert described(fleet.operate()) == ["Apply OptimisedModel minilm-cpu", "Apply OptimisedModel minilm-slice"]
     assert least(fleet) == {"cpu": "", "slice": ""}
     assert "handover" not in fleet.status
     assert all("leastReplicas" not in row for row in fleet.status["classes"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from enginewright.core.fleet.shares import shares
 from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE
-from support.cluster import deeds
+from support.cluster import described
 from support.fleet_cluster import FLEET, FleetCluster, unequal
 
 GATEWAY = {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}
@@ -58,7 +58,7 @@ def test_routes_follow_capacity_and_replicas() -> None:
     fleet.classes(GPU, {**CPU, "minReplicas": 9})
     fleet.run(20)
     assert fleet.routes == {HTTP_ROUTE: {"gpu": 50, "cpu": 50}}
-    assert deeds(fleet.operate()) == []
+    assert described(fleet.operate()) == []
 
 
 def test_a_class_that_loses_its_replicas_loses_its_share() -> None:
@@ -79,10 +79,10 @@ def test_a_class_that_goes_loses_its_share_first() -> None:
     fleet.run(20)
     assert set(fleet.routes[HTTP_ROUTE]) == {"gpu", "cpu", "slice"}
     fleet.classes(GPU, SLICE)
-    assert deeds(fleet.operate()) == ["Apply HTTPRoute minilm"]
+    assert described(fleet.operate()) == ["Apply HTTPRoute minilm"]
     assert set(fleet.routes[HTTP_ROUTE]) == {"gpu", "slice"}
     assert fleet.last.requeue_after == 1.0
-    assert deeds(fleet.operate()) == ["Delete OptimisedModel minilm-cpu"]
+    assert described(fleet.operate()) == ["Delete OptimisedModel minilm-cpu"]
 
 
 def test_routes_go_when_nobody_asks_for_them() -> None:

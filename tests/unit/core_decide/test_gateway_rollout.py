@@ -11,7 +11,7 @@ import pytest
 from enginewright.core.decide import decide
 from enginewright.core.plan import Apply, Delete
 from enginewright.core.routing import GatewayView
-from support.cluster import SPEC, Cluster, built, deeds
+from support.cluster import SPEC, Cluster, built, described
 from support.once import once
 
 GATEWAY: dict[str, Any] = {
@@ -235,7 +235,7 @@ def test_routes_that_lead_back_after_the_switch_are_put_right() -> None:
 def test_weights_that_somebody_edited_are_put_right() -> None:
     cluster = serving()
     cluster.routes["GRPCRoute"] = {cluster.revision: 10, "other": 90}
-    assert deeds(cluster.operate()) == ["Apply GRPCRoute minilm"]
+    assert described(cluster.operate()) == ["Apply GRPCRoute minilm"]
     assert cluster.says("Ready") == "False/Progressing"
     assert cluster.routes["GRPCRoute"] == {cluster.revision: 100}
 
@@ -257,9 +257,9 @@ def test_no_route_before_the_services_behind_it_are_known() -> None:
     """Else a revision whose Service is a moment younger would lose its share."""
     cluster = serving(gateway=None)
     cluster.edit(rollout={"gateway": GATEWAY})
-    assert deeds(cluster.operate()) == [f"Apply Service minilm-{cluster.revision}"]
+    assert described(cluster.operate()) == [f"Apply Service minilm-{cluster.revision}"]
     cluster.endpoint_controller()
-    assert deeds(cluster.operate()) == ["Apply HTTPRoute minilm", "Apply GRPCRoute minilm"]
+    assert described(cluster.operate()) == ["Apply HTTPRoute minilm", "Apply GRPCRoute minilm"]
 
 
 def test_no_route_to_a_revision_that_is_on_its_way_out_and_never_had_a_service() -> None:
@@ -267,7 +267,7 @@ def test_no_route_to_a_revision_that_is_on_its_way_out_and_never_had_a_service()
     cluster.edit(rollout={"gateway": GATEWAY})
     cluster.act_delete_deployment(f"minilm-{cluster.revision}")
     cluster.pods = {}
-    assert not [deed for deed in deeds(cluster.plan()) if "Route" in deed]
+    assert not [text for text in described(cluster.plan()) if "Route" in text]
     cluster.settle()
     assert weights(cluster) == {cluster.revision: 100}
 
@@ -276,8 +276,8 @@ def test_a_gateway_that_is_not_asked_for_any_more_leaves_nothing_behind() -> Non
     cluster = serving()
     revision = cluster.revision
     cluster.edit(rollout={})
-    assert deeds(cluster.operate()) == ["Delete GRPCRoute minilm", "Delete HTTPRoute minilm"]
-    assert deeds(cluster.operate()) == [f"Delete Service minilm-{revision}"]
+    assert described(cluster.operate()) == ["Delete GRPCRoute minilm", "Delete HTTPRoute minilm"]
+    assert described(cluster.operate()) == [f"Delete Service minilm-{revision}"]
     assert cluster.operate().actions == ()
     assert cluster.observe().gateway == GatewayView()
     assert cluster.says("Ready") == "True/Serving"
@@ -286,7 +286,7 @@ def test_a_gateway_that_is_not_asked_for_any_more_leaves_nothing_behind() -> Non
 def test_grpc_host_names_that_are_taken_away_take_the_route_along() -> None:
     cluster = serving()
     cluster.edit(rollout={"gateway": {key: GATEWAY[key] for key in ("parentRefs", "hostnames")}})
-    assert deeds(cluster.operate()) == ["Delete GRPCRoute minilm"]
+    assert described(cluster.operate()) == ["Delete GRPCRoute minilm"]
     assert cluster.operate().actions == ()
 
 

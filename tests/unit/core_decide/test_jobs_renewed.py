@@ -9,7 +9,7 @@ import pytest
 
 from enginewright.core.config import Resources
 from enginewright.core.observed import PodView
-from support.cluster import SPEC, Cluster, deeds, resolved
+from support.cluster import SPEC, Cluster, described, resolved
 
 MORE: dict[str, Any] = {"resources": {"limits": {"memory": "9Gi"}}}
 
@@ -40,7 +40,7 @@ def test_a_build_that_waits_is_recreated() -> None:
     (new,) = cluster.running("build")
     assert (new.name, new.fingerprint) == (old.name, old.fingerprint)
     assert new.manifest_hash != old.manifest_hash
-    assert not deeds(cluster.operate())
+    assert not described(cluster.operate())
 
 
 def test_one_in_a_queue_goes_to_the_other_queue() -> None:

@@ -13,7 +13,7 @@ from enginewright.core.observed import ObjectView
 from enginewright.core.way_back import needs_kept
 from enginewright.plugin import wishes
 from enginewright.plugin.words import explain
-from support.cluster import SPEC, Cluster, built, deeds, refused
+from support.cluster import SPEC, Cluster, built, described, refused
 from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
@@ -600,7 +600,7 @@ class TestNoReplica:
 class TestContest:
     @staticmethod
     def _put_back(cluster: Cluster) -> list[str]:
-        return [deed for deed in deeds(cluster.operate()) if deed.startswith("Scale")]
+        return [text for text in described(cluster.operate()) if text.startswith("Scale")]
 
     def test_who_writes_replicas_of_what_serves_is_not_fought_while_it_waits(self) -> None:
         cluster, old, new = waiting()

@@ -237,9 +237,9 @@ class Walk:
         assert cluster.says("Ready") == "True/Serving", cluster.condition("Ready")
 
 
-Deed = Callable[[Walk, int], None]
+Step = Callable[[Walk, int], None]
 # Each as often as it is to happen beside the others.
-DEEDS: tuple[Deed, ...] = (
+STEPS: tuple[Step, ...] = (
     *[Walk.passes] * 5, *[Walk.deployments] * 3, *[Walk.kubelet] * 2, *[Walk.endpoints] * 2, *[Walk.all_goes_well] * 3,
     *[Walk.a_new_engine] * 4, *[Walk.promotes] * 3, *[Walk.is_half_rolled_out] * 6, *[Walk.removes_annotations] * 3,
     *[Walk.leaves_it_alone] * 5, *[Walk.scales] * 2, *[Walk.deletes_a_deployment] * 2,
@@ -251,12 +251,12 @@ DEEDS: tuple[Deed, ...] = (
 
 
 @given(rollout=st.sampled_from(({}, {"maxSurge": 0}, {"gateway": GATEWAY})), first=st.booleans(),
-       deeds=st.lists(st.tuples(st.sampled_from(DEEDS), st.integers(0, 99)), min_size=8, max_size=30))
-def test_whatever_happens(rollout: dict[str, Any], first: bool, deeds: list[tuple[Deed, int]]) -> None:
+       steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 99)), min_size=8, max_size=30))
+def test_whatever_happens(rollout: dict[str, Any], first: bool, steps: list[tuple[Step, int]]) -> None:
     """``first``: nothing serves before it happens."""
     walk = Walk(**rollout)
     if not first:
         walk.cluster.settle()
-    for deed, number in deeds:
-        deed(walk, number)
+    for step, number in steps:
+        step(walk, number)
     walk.comes_right()

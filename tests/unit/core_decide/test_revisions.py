@@ -15,7 +15,7 @@ from enginewright.core.manifests import read_revision, revision_configmap
 from enginewright.core.plan import Apply, Create
 from enginewright.core.spec import BatchingSpec, Spec
 from support.children import children_of
-from support.cluster import SPEC, Cluster, built, deeds, writes_of
+from support.cluster import SPEC, Cluster, built, described, writes_of
 from support.once import once
 
 OLD: dict[str, Any] = {"engine": {"maxBatchSize": 16}}
@@ -304,7 +304,7 @@ class TestGoingBack:
         cluster, (one, two) = served(8, 16)
         pin(cluster, wish)
         plan = cluster.operate()
-        assert deeds(plan) == []
+        assert described(plan) == []
         if not wish:
             assert cluster.says("Ready") == "True/Serving"
             return
@@ -318,7 +318,7 @@ class TestGoingBack:
         cluster, (one, two) = served(8, 16)
         del cluster.kept[one]
         pin(cluster, one)
-        assert deeds(cluster.operate()) == []
+        assert described(cluster.operate()) == []
         told = cluster.condition("RolloutComplete")
         assert (told["status"], told["reason"]) == ("False", "RollbackTargetUnknown")
         assert f"revision {one} cannot be made again: ConfigMap minilm-{one} is gone" in told["message"]
@@ -327,7 +327,7 @@ class TestGoingBack:
     def test_one_that_left_the_history(self) -> None:
         cluster, (one, two, three) = served(8, 16, 32, revisionHistoryLimit=1)
         pin(cluster, one)
-        assert deeds(cluster.operate()) == []
+        assert described(cluster.operate()) == []
         assert f"kept are {three}, {two}" in cluster.condition("RolloutComplete")["message"]
 
     def test_one_that_never_served(self) -> None:

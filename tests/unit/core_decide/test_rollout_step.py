@@ -11,7 +11,7 @@ import pytest
 from enginewright.core import labels
 from enginewright.core.observed import EndpointView
 from enginewright.core.plan import keep
-from support.cluster import SPEC, Cluster, built, deeds, refused
+from support.cluster import SPEC, Cluster, built, described, refused
 from support.once import once
 
 AWAY = {"phase": "Pending", "restarts": 5, "exit_code": 3, "failed_container": "verify",
@@ -134,8 +134,8 @@ def test_recreate_frees_the_device_first() -> None:
     cluster.operate()
     cluster.finish(built(built_at=cluster.now), of="build")
     plan = cluster.operate()
-    assert deeds(plan)[-1] == f"Delete Deployment minilm-{old}"
-    assert not any(deed.startswith("Apply Deployment") for deed in deeds(plan))
+    assert described(plan)[-1] == f"Delete Deployment minilm-{old}"
+    assert not any(text.startswith("Apply Deployment") for text in described(plan))
     cluster.operate()
     assert cluster.says("RolloutComplete") == "False/Draining"
     assert list(cluster.deployments) == [f"minilm-{old}"]
@@ -157,7 +157,7 @@ def test_recreate_without_replicas_says_the_same_until_the_old_deployment_has_go
         cluster.endpoint_controller()
     cluster.finish(built(built_at=cluster.now), of="build")
     plan = cluster.plan()
-    assert f"Delete Deployment minilm-{old}" in deeds(plan)
+    assert f"Delete Deployment minilm-{old}" in described(plan)
     cluster.status = dict(plan.status)
     assert cluster.plan().status == plan.status
 
@@ -180,7 +180,7 @@ def test_replicas_are_no_new_revision() -> None:
     old = cluster.revision
     cluster.edit(replicas=3)
     plan = cluster.operate()
-    assert deeds(plan) == [f"Scale minilm-{old} 3", "Apply PodDisruptionBudget minilm"]
+    assert described(plan) == [f"Scale minilm-{old} 3", "Apply PodDisruptionBudget minilm"]
     assert cluster.says("Ready") == "False/ReplicasNotReady"
     assert cluster.says("RolloutComplete") == "True/Complete"
     cluster.settle()
@@ -669,7 +669,7 @@ def test_meddled_replicas_are_put_right_and_a_proven_revision_keeps_its_pods() -
     name = f"minilm-{cluster.revision}"
     cluster.deployments[name] = replace(cluster.deployments[name], spec_replicas=5)
     plan = cluster.operate()
-    assert deeds(plan) == [f"Scale {name} 1"]
+    assert described(plan) == [f"Scale {name} 1"]
 
 
 UNREADY: dict[str, Callable[[Cluster], None]] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster import SPEC, Cluster, deeds
+from support.cluster import SPEC, Cluster, described
 from support.once import once
 
 AUTO = {"minReplicas": 0, "maxReplicas": 4, "scaleToZeroAfterSeconds": 10,
@@ -49,7 +49,7 @@ def test_down_the_service_leaves_first_then_the_way_is_closed_then_the_replica_g
     revision = cluster.revision
     idle(cluster)
     plan = cluster.operate()
-    assert deeds(plan) == ["Apply Service minilm"], "nobody is stopped yet"
+    assert described(plan) == ["Apply Service minilm"], "nobody is stopped yet"
     assert cluster.service is not None
     assert cluster.service.activator
     assert cluster.backend == revision, "what still comes through the activator reaches the replica"
@@ -57,13 +57,13 @@ def test_down_the_service_leaves_first_then_the_way_is_closed_then_the_replica_g
     assert plan.requeue_after == 1.0
     assert cluster.says("Ready") == "True/ScaledToZero"
     assert cluster.says("Available") == "True/Serving"
-    assert deeds(cluster.operate()) == [], "the slices of the Service still have the replica"
+    assert described(cluster.operate()) == [], "the slices of the Service still have the replica"
     cluster.controllers()
-    assert deeds(cluster.operate()) == ["Apply Service minilm-replicas", f"Scale minilm-{revision} 0"]
+    assert described(cluster.operate()) == ["Apply Service minilm-replicas", f"Scale minilm-{revision} 0"]
     assert cluster.backend == "none"
     cluster.controllers()
     cluster.queue(0, seconds=1)
-    assert deeds(cluster.operate()) == []
+    assert described(cluster.operate()) == []
     assert cluster.says("ScalingActive") == "True/ScaledToZero"
     assert cluster.says("Ready") == "True/ScaledToZero"
     assert cluster.says("Available") == "True/ScaledToZero"
@@ -78,7 +78,7 @@ def test_a_request_on_the_way_down_turns_it_back() -> None:
     cluster.operate()
     cluster.controllers()
     cluster.queue(0, seconds=1, arrived=1.0)
-    assert deeds(cluster.operate()) == ["Apply Service minilm"]
+    assert described(cluster.operate()) == ["Apply Service minilm"]
     assert cluster.service is not None
     assert (cluster.service.activator, cluster.service.revision) == (False, revision)
     assert cluster.replicas() == {revision: 1}
@@ -89,15 +89,15 @@ def test_up_with_the_first_request_and_direct_again_when_a_replica_is_ready() ->
     ((revision, _),) = cluster.replicas().items()
     cluster.queue(0, seconds=1, held=1.0)
     plan = cluster.operate()
-    assert deeds(plan) == [f"Scale minilm-{revision} 1"]
+    assert described(plan) == [f"Scale minilm-{revision} 1"]
     assert "1 request waits and no replica runs: 1 replica." in cluster.status["autoscaling"]["decisions"][0]["reason"]
     cluster.deployment_controller()
     cluster.queue(0, seconds=1, held=5.0)
-    assert deeds(cluster.operate()) == [], "held requests ask for one replica, however many they are"
+    assert described(cluster.operate()) == [], "held requests ask for one replica, however many they are"
     assert cluster.says("Available") == "True/Waking"
     assert cluster.says("Ready") == "False/ReplicasNotReady"
     cluster.kubelet()
-    assert deeds(cluster.operate()) == ["Apply Service minilm-replicas", "Apply Service minilm"]
+    assert described(cluster.operate()) == ["Apply Service minilm-replicas", "Apply Service minilm"]
     assert cluster.backend == cluster.revision == revision
     cluster.controllers()
     cluster.operate()
@@ -122,7 +122,7 @@ def test_replicas_that_are_lost_are_stood_in_for() -> None:
     cluster = serving()
     cluster.pods = {name: pod for name, pod in cluster.pods.items() if not pod.ready}
     plan = cluster.operate()
-    assert deeds(plan) == ["Apply Service minilm-replicas", "Apply Service minilm"]
+    assert described(plan) == ["Apply Service minilm-replicas", "Apply Service minilm"]
     assert cluster.service is not None
     assert cluster.service.activator
     cluster.controllers()
@@ -135,7 +135,7 @@ def test_without_an_activator_that_answers_one_replica_stays_and_the_service_is_
     cluster.settle()
     idle(cluster, 30)
     plan = cluster.operate()
-    assert deeds(plan) == []
+    assert described(plan) == []
     assert list(cluster.replicas().values()) == [1]
     assert cluster.service is not None
     assert not cluster.service.activator
@@ -146,13 +146,13 @@ def test_an_activator_that_is_lost_at_zero_wakes_a_replica() -> None:
     ((revision, _),) = cluster.replicas().items()
     cluster.holding = False
     cluster.kubelet()
-    assert f"Scale minilm-{revision} 1" in deeds(cluster.operate())
+    assert f"Scale minilm-{revision} 1" in described(cluster.operate())
 
 
 def test_an_operator_that_starts_anew_at_zero_leaves_it_asleep() -> None:
     cluster = asleep()
     cluster.signals = None
-    assert deeds(cluster.operate()) == []
+    assert described(cluster.operate()) == []
     assert cluster.says("ScalingActive") == "True/ScaledToZero"
 
 
@@ -163,7 +163,7 @@ def test_an_activator_that_does_not_answer_wakes_a_replica() -> None:
     cluster.operate()
     cluster.wait(11)
     plan = cluster.operate()
-    assert f"Scale minilm-{revision} 1" in deeds(plan)
+    assert f"Scale minilm-{revision} 1" in described(plan)
     assert "so that no request waits unseen" in cluster.status["autoscaling"]["decisions"][0]["reason"]
 
 
@@ -226,7 +226,7 @@ def test_suspended_at_zero_nothing_starts_and_nothing_is_promised() -> None:
     cluster = asleep()
     cluster.edit(suspend=True)
     cluster.queue(0, seconds=1, held=1.0)
-    assert deeds(cluster.operate()) == []
+    assert described(cluster.operate()) == []
     assert cluster.says("Ready") == cluster.says("Available") == "False/NoReplica"
     cluster.edit(suspend=None)
     cluster.queue(0, seconds=1, held=1.0)

@@ -11,7 +11,7 @@ from enginewright.core import labels
 from enginewright.core.config import Images, OperatorConfig
 from enginewright.core.observed import PodView
 from enginewright_builder.contract import Facts, ImageFacts
-from support.cluster import IMAGE_FACTS, SERVER_DIGEST, SPEC, Cluster, asked, deeds, refused, resolved
+from support.cluster import IMAGE_FACTS, SERVER_DIGEST, SPEC, Cluster, asked, described, refused, resolved
 
 IMAGE = "enginewright-server:latest"
 TRITON = ImageFacts(
@@ -45,7 +45,7 @@ def jobs(cluster: Cluster) -> list[str]:
 
 def test_it_is_asked_while_the_source_is_looked_at(cluster: Cluster) -> None:
     plan = cluster.operate()
-    assert [deed.rsplit("-", 1)[0] for deed in deeds(plan)] == [
+    assert [text.rsplit("-", 1)[0] for text in described(plan)] == [
         "Create Job server-image-ask", "Create ConfigMap minilm-resolve", "Create Job minilm-resolve"]
     assert not cluster.operate().actions
 

@@ -9,7 +9,7 @@ from enginewright.core.context import LOOK_AGAIN
 from enginewright.core.decide.engine.build import FOLLOW
 from enginewright.core.decide.jobs import PODLESS_SECONDS
 from enginewright.core.observed import PodView
-from support.cluster import Cluster, deeds, refused, resolved
+from support.cluster import Cluster, described, refused, resolved
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def resolve_job(cluster: Cluster) -> str:
 
 def test_resolving_starts_with_request_and_job(cluster: Cluster) -> None:
     plan = cluster.operate()
-    assert [deed.rsplit("-", 1)[0] for deed in deeds(plan)] == [
+    assert [text.rsplit("-", 1)[0] for text in described(plan)] == [
         "Create ConfigMap minilm-resolve",
         "Create Job minilm-resolve",
     ]
@@ -176,7 +176,7 @@ def test_changed_source_stops_the_superseded_job(cluster: Cluster) -> None:
     old = resolve_job(cluster)
     cluster.edit(source={"uri": "pvc://models/other"})
     plan = cluster.operate()
-    assert f"Delete Job {old}" in deeds(plan)
+    assert f"Delete Job {old}" in described(plan)
     assert old not in cluster.jobs
     assert len(cluster.running("resolve")) == 1
 

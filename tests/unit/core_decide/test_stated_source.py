@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.decide.needed import needed_records
+from enginewright.core.needed import needed_records
 from support.cluster import SPEC, Cluster, resolved
 
 SOURCE = resolved().source

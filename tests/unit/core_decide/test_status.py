@@ -18,6 +18,7 @@ from enginewright.core.events import NOTE_LIMIT, shorten, transitions
 from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition
 from enginewright.core.status import Status
+from enginewright_builder.contract import GroupsSummary, TaskFigure
 from support.cluster import SPEC, START, Cluster, built, engine, resolved
 
 
@@ -124,6 +125,26 @@ def test_objective(spec: dict[str, Any], summary: dict[str, Any], told: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("summary", "figures"),
+    [
+        ({"p999_ms": 18.26, "requests": 4000}, "p99.9 18.3 ms of p99.9 20 ms allowed."),
+        ({"requests": 640},
+         "p99 9.0 ms of p99.9 20 ms allowed (p99.9 takes 1000 requests, and the build measured 640)."),
+        ({}, "p99 9.0 ms of p99.9 20 ms allowed."),
+    ],
+)
+def test_p999_is_told_or_that_the_requests_were_too_few(summary: dict[str, Any], figures: str) -> None:
+    cluster = Cluster(spec={**SPEC, "objective": {"latency": {"milliseconds": 20, "percentile": 99.9}}})
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(**summary))
+    cluster.operate()
+    assert cluster.condition("ObjectiveMet")["message"] == figures
+    assert cluster.status["engine"].get("p999Milliseconds") == summary.get("p999_ms")
+
+
+@pytest.mark.parametrize(
     ("evaluation", "told"),
     [
         ("held-out", "True/Verified"),
@@ -140,6 +161,29 @@ def test_accuracy(evaluation: str, told: str) -> None:
     assert cluster.says("AccuracyVerified") == told
     for figure in ("0.9960", "0.9950", "0.99 "):
         assert figure in cluster.condition("AccuracyVerified")["message"]
+
+
+def test_accuracy_on_labels_and_in_groups() -> None:
+    labels = {"evaluation": {"uri": "pvc://models/e.npz"}, "task": {"metric": "f1-macro"}, "groupBy": "country"}
+    cluster = Cluster(spec={**SPEC, "accuracy": labels})
+    cluster.operate()
+    outcome = resolved()
+    assert outcome.source is not None
+    cluster.finish(replace(outcome, source=replace(outcome.source, evaluation_digest="sha256:" + "e" * 64)))
+    cluster.operate()
+    task = TaskFigure(metric="f1-macro", source=0.91237, value=0.91011, loss=0.00226, loss_high=0.00512, max_loss=0.01)
+    groups = GroupsSummary(by="country", judged=3, too_small=("li", "mc"), too_small_count=2, worst="lu")
+    cluster.finish(built(task=task, groups=groups))
+    cluster.operate()
+    assert cluster.says("AccuracyVerified") == "True/Verified"
+    message = cluster.condition("AccuracyVerified")["message"]
+    assert message.endswith(
+        " on held-out data; f1-macro on the labels 0.9101, the source's 0.9124 (a loss of at most 0.0051 with 95 % "
+        "confidence; 0.01 is allowed); held in 3 groups by country, 2 more had too few samples.")
+    assert cluster.status["engine"]["task"] == {
+        "metric": "f1-macro", "value": 0.91011, "source": 0.91237, "lossHigh": 0.00512}
+    assert cluster.status["engine"]["groups"] == {
+        "by": "country", "judged": 3, "tooSmall": 2, "tooSmallNames": ["li", "mc"], "worst": "lu"}
 
 
 def test_bad_spec_is_refused_with_field_value_and_remedy_and_leaves_the_rest_alone() -> None:

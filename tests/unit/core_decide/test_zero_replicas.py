@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from support.cluster import SPEC, Cluster, deeds
+from support.cluster import SPEC, Cluster, described
 from support.once import once
 
 FIRST, SECOND, THIRD = ({"engine": {"maxBatchSize": size}} for size in (8, 16, 32))
@@ -150,7 +150,7 @@ def test_a_first_engine_at_zero_replicas_settles_and_no_pod_starts(rollout: dict
         cluster.edit(**edit)
         for _ in range(30):
             plan = cluster.operate()
-            assert not [deed for deed in deeds(plan) if "Deployment" in deed]
+            assert not [text for text in described(plan) if "Deployment" in text]
             cluster.settle_jobs()
             cluster.controllers()
             cluster.wait(1)

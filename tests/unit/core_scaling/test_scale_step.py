@@ -9,7 +9,7 @@ import pytest
 
 from enginewright.core.config import Prices
 from enginewright.core.observed import SignalWindow
-from support.cluster import SPEC, START, Cluster, built, deeds, resolved
+from support.cluster import SPEC, START, Cluster, built, described, resolved
 
 AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4,
         "behavior": {"scaleDown": {"stabilizationWindowSeconds": 30}}}
@@ -43,7 +43,7 @@ def test_load_scales_up_with_decision_event_and_reason() -> None:
     cluster = serving()
     cluster.queue(18)
     plan = cluster.operate()
-    assert deeds(plan) == [f"Scale minilm-{cluster.revision} 5"]
+    assert described(plan) == [f"Scale minilm-{cluster.revision} 5"]
     assert plan.watch_queue
     assert [event.reason for event in plan.events if event.action == "Scale"] == ["Scaling"]
     decision = cluster.status["autoscaling"]["decisions"][0]
@@ -77,7 +77,7 @@ def test_a_ceiling_without_a_price_keeps_what_there_is_and_says_so() -> None:
     assert "costCeilingPerHour 3: no price of cpu is known. Add it to config.prices.perHour" in told
     cluster.config = replace(cluster.config, prices=Prices(currency="EUR", per_hour={"cpu": 1.5}))
     cluster.queue(18)
-    assert deeds(cluster.operate()) == [f"Scale minilm-{cluster.revision} 2"]
+    assert described(cluster.operate()) == [f"Scale minilm-{cluster.revision} 2"]
     assert "pays for 2 at 1.5 each" in cluster.status["autoscaling"]["decisions"][0]["reason"]
 
 
@@ -140,7 +140,7 @@ def test_a_decision_that_was_not_carried_out_is_not_noted_twice() -> None:
     cluster.deployments = kept  # the write was lost
     cluster.queue(18, seconds=1)
     plan = cluster.operate()
-    assert deeds(plan) == [f"Scale minilm-{cluster.revision} 5"]
+    assert described(plan) == [f"Scale minilm-{cluster.revision} 5"]
     assert len(cluster.status["autoscaling"]["decisions"]) == 1
 
 

@@ -18,7 +18,14 @@ from enginewright.core.request import (
     store_folder,
 )
 from enginewright.core.spec import Spec, parse_spec
-from enginewright_builder.contract import BucketRequest, BuildRequest, ContractError, ResolvedSource, RuntimeRequest
+from enginewright_builder.contract import (
+    BucketRequest,
+    BuildRequest,
+    ContractError,
+    ResolvedSource,
+    RuntimeRequest,
+    TaskRequest,
+)
 from support.specs import Raw, valid_specs
 
 CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"))
@@ -128,12 +135,27 @@ def test_the_builder_reads_what_was_written(raw: Raw) -> None:
     assert read.fingerprint() == request.fingerprint()
 
 
+def test_labels_and_groups_reach_the_builder() -> None:
+    labels = {"metric": "ndcg", "labels": "relevance", "maxLoss": 0.05, "output": "scores", "queries": "query"}
+    asked = {"evaluation": {"uri": "pvc://data/e.npz"}, "task": labels, "groupBy": "country"}
+    request = request_of({**FULL, "accuracy": asked})
+    assert request.accuracy.task == TaskRequest(metric="ndcg", labels="relevance", tolerance=0.05, output="scores",
+                                                queries="query")
+    assert request.accuracy.group_by == "country"
+    without = request_of(FULL)
+    assert "task" not in without.to_json()
+    assert request.fingerprint() != without.fingerprint()
+
+
 @pytest.mark.parametrize(("change", "other"), [
     ({"source": {"uri": "pvc://models/other"}}, True),
     ({"source": {"uri": "pvc://models/bert", "format": "onnx"}}, True),
     ({"source": {"uri": "pvc://models/bert", "secretRef": {"name": "a"}}}, True),
     ({"source": {"uri": "pvc://models/bert", "serviceAccountName": "a"}}, True),
-    ({"accuracy": {}}, True), ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
+    ({"accuracy": {}}, True), ({"accuracy": {**FULL["accuracy"], "groupBy": "country"}}, True),
+    ({"accuracy": {**FULL["accuracy"], "task": {"metric": "accuracy"}}}, True),
+    ({"accuracy": {**FULL["accuracy"], "maxLoss": 0.03}}, False),
+    ({"engine": {"precision": "fp32"}}, True), ({"replicas": 3}, False),
     ({"objective": {}}, False),
     ({"store": {"uri": "s3://engines"}}, True),
 ])

@@ -47,6 +47,15 @@ def test_one_that_nobody_looks_at() -> None:
     assert "Is the operator running" in said.next[0]
 
 
+def test_the_metric_on_labels_stands_beside_the_sources() -> None:
+    raw = seen(serving())
+    raw["status"]["engine"] |= {"task": {"metric": "accuracy", "value": 0.91, "source": 0.9123, "lossHigh": 0.005},
+                                "groups": {"by": "country", "judged": 3, "tooSmall": 1}}
+    said = explain(raw, Cluster().now)
+    assert ("accuracy on the labels 0.91 where the source has 0.9123, held in 3 groups by country (1 more are too "
+            "small to judge).") in said.facts[0]
+
+
 def test_one_that_was_changed_a_moment_ago_is_not_judged() -> None:
     cluster = serving()
     cluster.edit(**NEW)

@@ -358,6 +358,21 @@ def test_of_config_maps_it_knows_the_version_alone() -> None:
     assert memory.held == ENTRY_BYTES
 
 
+def test_a_config_map_that_has_lost_its_owner_is_known_by_its_model() -> None:
+    memory = remembering(Kube())
+    owned = of_ours(raw("a", 7))
+    owned["metadata"]["ownerReferences"] = [{"uid": "u"}]
+    memory.saw(CONFIG_MAP, "ADDED", owned)
+    assert not memory.left("prod", "m")
+    memory.saw(CONFIG_MAP, "MODIFIED", of_ours(raw("a", 8)))
+    assert memory.left("prod", "m")
+    assert not memory.left("prod", "other")
+    assert not memory.left("dev", "m")
+    owned["metadata"]["resourceVersion"] = "9"
+    memory.saw(CONFIG_MAP, "MODIFIED", owned)
+    assert not memory.left("prod", "m")
+
+
 def test_healing_finds_what_no_event_told() -> None:
     kube = Kube(raw("a", 1), raw("b", 1), raw("c", 1))
     unseen: list[str] = []

@@ -292,10 +292,27 @@ async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_i
     signals.watch(Key("ns", "measured"), replace(target("127.0.0.1"), capacity=known))
     await until(lambda: len(heard.scrapes) == 1)
     signals.watch(KEY, target("127.0.0.1"))
-    await until(lambda: KEY in heard.woken and len(heard.scrapes) == 3)
-    window = signals.window(KEY)
-    assert window is not None
-    assert len(window.samples) == 2
+    await until(lambda: KEY in heard.woken and (window := signals.window(KEY)) and len(window.samples) == 2)
+    assert len(heard.scrapes) == 3
+
+
+async def test_more_replicas_than_can_be_read_are_all_read_less_often(
+    heard: Heard, fleet: Fleet, signals: Signals
+) -> None:
+    signals._readings = 200.0
+    assert signals.period == 0.01
+    fleet.queued = {"127.0.0.1": 0, "127.0.0.2": 0}
+    signals.watch(KEY, target(*fleet.queued, limits=None))
+    assert signals.period == 0.01
+    other, asked = Key("ns", "other"), Key("ns", "asked-by-prometheus")
+    signals.watch(other, target(*fleet.queued, limits=None))
+    signals.watch(asked, replace(target(*fleet.queued, limits=None), prometheus="http://127.0.0.1:1"))
+    assert signals.period == 0.02
+    await until(lambda: all((window := signals.window(key)) and len(window.samples) > 3 for key in (KEY, other)))
+    signals.watch(other, target("127.0.0.1", limits=None))
+    assert signals.period == 0.015
+    await signals.forget(other)
+    assert signals.period == 0.01
 
 
 async def test_without_limits_samples_are_kept_and_nobody_is_woken(
@@ -303,10 +320,7 @@ async def test_without_limits_samples_are_kept_and_nobody_is_woken(
 ) -> None:
     fleet.queued = {"127.0.0.1": 400}
     signals.watch(KEY, target("127.0.0.1", limits=None))
-    await until(lambda: len(heard.scrapes) > 5)
-    window = signals.window(KEY)
-    assert window is not None
-    assert window.samples
+    await until(lambda: (window := signals.window(KEY)) and len(window.samples) > 5)
     assert heard.woken == []
 
 

@@ -98,6 +98,33 @@ def test_alarms_at_rest(changed: JSON, alarm: str) -> None:
     assert alarm in told
 
 
+def given_up(*, reason: str = "CandidateSlower", asked: str = "", good: bool = True) -> JSON:
+    """The model, whose revision r1 was given up."""
+    entry = {"revision": "r0", "fingerprint": "b" * 64, "outcome": "Serving"}
+    found = model()
+    found["metadata"]["annotations"] = {labels.RETRY: asked} if asked else {}
+    found["status"] |= {
+        "revisions": [entry | {"promotionTime": "2026-01-01T00:00:00Z"} if good else entry],
+        "rollout": {"rolledBack": {"revision": "r1", "reason": reason, "message": "1.3 times the stable's p99",
+                                   "time": "2026-01-01T00:00:00Z", "retry": ""}}}
+    return found
+
+
+def test_a_revision_that_was_given_up_gets_no_request() -> None:
+    (told,) = oracles.at_rest(world(optimisedmodels=[given_up()]))
+    assert told == ("minilm: Service minilm sends requests to pod p of revision r1, which was given up: 1.3 times the "
+                    "stable's p99")
+
+
+@pytest.mark.parametrize("changed", [
+    {"optimisedmodels": [given_up(asked="again")]},
+    {"optimisedmodels": [given_up(good=False)]},
+    {"optimisedmodels": [given_up(reason="QualityDrifted")]},
+])
+def test_a_revision_that_was_given_up_may_serve(changed: JSON) -> None:
+    assert list(oracles.at_rest(world(**changed))) == []
+
+
 def test_a_named_condition_is_rest_and_not_health() -> None:
     refused = world(optimisedmodels=[model("False", "InvalidSpec")])
     assert list(oracles.at_rest(refused)) == []

@@ -52,8 +52,8 @@ class Session:
         return dict(zip(self.output_names, values, strict=True))
 
     def bind(self, inputs: Mapping[str, Array]) -> Callable[[], object]:
-        """On a GPU inputs are copied there now, and outputs stay there."""
-        if self._device < 0:
+        """On a GPU inputs are copied there now, and outputs stay there. Texts never lie there."""
+        if self._device < 0 or any(array.dtype == np.object_ for array in inputs.values()):
             return lambda: self.run(inputs)
         binding = self._session.io_binding()
         held = {name: ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(inputs[name]), "cuda", self._device)

@@ -18,11 +18,13 @@ from enginewright.core.status import (
     CandidateStatus,
     CostStatus,
     EngineStatus,
+    GroupsStatus,
     PlacementStatus,
     SummaryStatus,
+    TaskStatus,
     TriedProfileStatus,
 )
-from enginewright_builder.contract import CandidateSummary
+from enginewright_builder.contract import CandidateSummary, GroupsSummary, TaskFigure
 
 # A status is read by people, and etcd keeps each version of it.
 MAX_CANDIDATES: Final = 32
@@ -57,10 +59,13 @@ def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | N
         p50_milliseconds=legible(summary.p50_ms),
         p95_milliseconds=legible(summary.p95_ms),
         p99_milliseconds=legible(summary.p99_ms),
+        p999_milliseconds=legible(summary.p999_ms),
         throughput=legible(summary.throughput),
         accuracy=legible(summary.accuracy),
         accuracy_low=legible(summary.accuracy_low),
         evaluation=summary.evaluation,
+        task=_task_block(summary.task),
+        groups=_groups_block(summary.groups),
         size_bytes=summary.size_bytes,
         memory_bytes=summary.memory_bytes,
         device=summary.device,
@@ -108,12 +113,28 @@ def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateS
             throughput=legible(item.throughput),
             accuracy=legible(item.accuracy),
             accuracy_low=legible(item.accuracy_low),
+            task=_task_block(item.task),
             size_bytes=item.size_bytes,
             verdict=item.verdict,
             reason=item.reason or None,
         )
         for item in islice(candidates, MAX_CANDIDATES)
     )
+
+
+def _task_block(task: TaskFigure | None) -> TaskStatus | None:
+    if task is None:
+        return None
+    return TaskStatus(metric=task.metric, value=legible(task.value), source=legible(task.source),
+                      loss_high=legible(task.loss_high))
+
+
+def _groups_block(groups: GroupsSummary | None) -> GroupsStatus | None:
+    if groups is None:
+        return None
+    return GroupsStatus(by=groups.by[:MAX_NAME], judged=groups.judged, too_small=groups.too_small_count,
+                        too_small_names=tuple(name[:MAX_NAME] for name in groups.too_small) or None,
+                        worst=groups.worst[:MAX_NAME] or None)
 
 
 def shipped_words(candidates: Iterable[CandidateSummary]) -> str | None:

@@ -74,8 +74,8 @@ def report(ctx: PassContext, found: Findings) -> Plan:
             **_blocks(ctx, found, memory, history, ready.ready),
         },
         # How often an engine was given up is counted when it has gone.
-        deeds_of_building=("build",) if engine.verdict.reason == Reason.ENGINE_LOST else (),
-        deeds_of_serving=("contest",),
+        status_of_building=("build",) if engine.verdict.reason == Reason.ENGINE_LOST else (),
+        status_of_serving=("contest",),
         requeue_after=_requeue(found, ready),
         recommendation=found.scale.recommendation,
         watch_queue=found.scale.watch or found.desired.watch,

@@ -79,7 +79,7 @@ def _fingerprint(ctx: PassContext, resolved: ResolvedSource, placement: Placemen
 @lru_cache(maxsize=1024)  # each stage of a pass asks, for each format that the source may have
 def _key(spec: Same[Spec], resolved: ResolvedSource, device: DeviceRequest, config: Same[OperatorConfig],
          runtime: RuntimeRequest, rebuild: str) -> str:
-    """Of the engine. All models with that spec have the same: the name is in no fingerprint."""
+    """Of the engine, whichever model asks for it: the name is in no fingerprint."""
     return build_request("", spec.value, resolved, Placement(device=device), config.value, runtime,
                          rebuild=rebuild).fingerprint()
 
@@ -170,6 +170,8 @@ def _missed(ctx: PassContext, option: _Option) -> TriedProfileStatus | None:
 def measured_latency(engine: EngineSummary, percentile: float) -> tuple[float, float]:
     """The percentile that a build measures nearest to what was asked for, and its milliseconds."""
     measured = {50.0: engine.p50_ms, 95.0: engine.p95_ms, 99.0: engine.p99_ms}
+    if engine.p999_ms is not None:
+        measured[99.9] = engine.p999_ms
     found = percentile if percentile in measured else 99.0
     return found, measured[found]
 

@@ -1,6 +1,6 @@
 """The typed spec of ``OptimisedModel``: the one source of the CRD's schema, of parsing and of validation."""
 
-from enginewright.core.spec.engine import AccuracySpec, EngineSpec, LatencySpec, ObjectiveSpec
+from enginewright.core.spec.engine import AccuracySpec, EngineSpec, LatencySpec, ObjectiveSpec, TaskSpec
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import ParsedSpec, parse_spec
 from enginewright.core.spec.placement import (
@@ -23,6 +23,6 @@ __all__ = [
     "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec", "InstancesSpec",
     "InterfaceSpec", "JobPodTemplateSpec", "LatencySpec", "MIGSpec", "NormaliseSpec", "ObjectiveSpec", "ParsedSpec",
     "PlacementClassSpec", "PlacementSpec", "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec", "RolloutSpec",
-    "ScalingPolicySpec", "ScheduleSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TensorSpec",
-    "TolerationSpec", "parse_spec", "validate", "validate_name",
+    "ScalingPolicySpec", "ScheduleSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TaskSpec",
+    "TensorSpec", "TolerationSpec", "parse_spec", "validate", "validate_name",
 ]

@@ -59,6 +59,37 @@ class EngineSpec(SpecModel):
     the engine: a change rebuilds nothing."""
 
 
+ColumnName = Annotated[
+    str,
+    Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$"),
+    Remedy("write the name of an array of the .npz or of a field in each line of the .jsonl, such as label"),
+]
+TaskMetric = Literal["accuracy", "top5", "f1-macro", "f1-micro", "ndcg", "wer", "mae", "rmse"]
+
+
+class TaskSpec(SpecModel):
+    """Labels: an engine must be about as good at its task as the source model is."""
+
+    metric: TaskMetric
+    """What is measured on the labels. accuracy and top5 count right classes; f1-macro and f1-micro take one class, or 0
+    or 1 for each class; ndcg judges rankings by their first ten; wer compares the words that a speech model hears; mae
+    and rmse are the error of numbers."""
+    labels: ColumnName = Field(default="label", min_length=1)
+    """Array or field of the evaluation data that has the labels. It is not given to the model."""
+    max_loss: float = Field(default=0.01, gt=0, le=0.5)
+    """Largest loss allowed: an engine passes when what it loses against the source model is at most this with 95 %
+    confidence. 0.01 is one point of a hundred; of mae and rmse it is 1 % of the source's error. That takes at least 3 /
+    maxLoss different samples (queries with ndcg), and twice as many are advised."""
+    output: ColumnName = ""
+    """Output of the model that answers the task. Absent: its first one."""
+    queries: ColumnName = ""
+    """Array or field that says of which query a sample is, where the model answers one number for each sample. With
+    ndcg alone."""
+    threshold: float | None = None
+    """From where on a number means yes, for models that answer one number, or one for each of several classes. Absent:
+    0.5 where all answers of the source lie between 0 and 1, else 0."""
+
+
 class AccuracySpec(SpecModel):
     """The gate: an engine that does not pass it is not served."""
 
@@ -71,13 +102,19 @@ class AccuracySpec(SpecModel):
     maxLoss. That takes at least 3 / maxLoss different samples, and twice as many are advised."""
     evaluation: DataSpec | None = None
     """Data that accuracy is measured on. Without it, synthetic inputs are used, and status says so."""
+    task: TaskSpec | None = None
+    """Labels in the evaluation data, which an engine is held against beside the source model's answers."""
+    group_by: ColumnName = ""
+    """Array or field of the evaluation data that names the group of each sample, such as a country. The gate then holds
+    in each group that has enough samples, too; status says how many have too few."""
 
 
 class LatencySpec(SpecModel):
     """A latency objective."""
 
     percentile: float = Field(default=99.0, ge=50, le=99.99)
-    """Percentile of the request latency, 50 to 99.99."""
+    """Percentile of the request latency, 50 to 99.99. The build measures each load until one request in its window is
+    beyond the percentile (1000 requests for 99.9), as far as its time allows, and says where it did not."""
     milliseconds: float = Field(gt=0, le=600_000)
     """Largest latency at that percentile, in milliseconds."""
 

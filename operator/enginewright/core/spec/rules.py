@@ -133,6 +133,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "self.engine.calibration.uri != self.accuracy.evaluation.uri",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "
                      "measured on data that did not calibrate the engine", field=".engine.calibration"),
+        Rule(rule="!(has(self.accuracy.task) || (has(self.accuracy.groupBy) && self.accuracy.groupBy != '')) || "
+                  "has(self.accuracy.evaluation)",
+             message="spec.accuracy.task and spec.accuracy.groupBy name arrays or fields of the evaluation data; add "
+                     "spec.accuracy.evaluation.uri, or remove them", field=".accuracy.evaluation"),
         Rule(rule="!has(self.batching) || !has(self.batching.preferredBatchSizes) || "
                   "self.batching.preferredBatchSizes.all(size, size <= self.engine.maxBatchSize)",
              message="spec.batching.preferredBatchSizes must not exceed spec.engine.maxBatchSize; raise that, or lower "
@@ -155,6 +159,13 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!(has(self.minReplicas) && has(self.maxReplicas)) || self.minReplicas <= self.maxReplicas",
              message="'class ' + self.name + ': minReplicas is greater than maxReplicas; raise maxReplicas or lower "
                      "minReplicas'", expression=True, field=".minReplicas"),
+    ),
+    "spec.accuracy.task": (
+        Rule(rule="!has(self.queries) || self.queries == '' || self.metric == 'ndcg'",
+             message="queries is for metric ndcg alone; remove it, or write metric ndcg", field=".queries"),
+        Rule(rule="!has(self.threshold) || self.metric in ['accuracy', 'f1-macro', 'f1-micro']",
+             message="threshold is for metrics of classes alone; remove it, or write metric accuracy, f1-macro or "
+                     "f1-micro", field=".threshold"),
     ),
     "spec.placement.tolerations[]": _TOLERATION,
     "spec.placement.classes[].tolerations[]": _TOLERATION,

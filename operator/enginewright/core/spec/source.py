@@ -18,7 +18,7 @@ from enginewright.core.spec.base import (
 )
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
-                "float16", "bfloat16", "float32", "float64", "string"]
+                "float16", "float32", "float64", "string"]
 Format = Literal["auto", "onnx", "huggingface", "exported-program", "torchscript"]
 Dimension = Annotated[int, Field(ge=1, le=2**31 - 1)] | Annotated[
     str, Field(min_length=1, max_length=63, pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[0-9]+\.\.[0-9]+)$")]

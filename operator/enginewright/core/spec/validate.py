@@ -23,6 +23,8 @@ from enginewright_builder.contract import ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
 
+# Metrics on labels that answer yes or no.
+WITH_THRESHOLD = ("accuracy", "f1-macro", "f1-micro")
 # Above these a gate lets everything pass: a cosine of 0.75 is another model, not a less exact one.
 MAX_TOLERANCE = {"relative-error": 0.5}
 USUAL_MAX_TOLERANCE = 0.25
@@ -113,6 +115,29 @@ def _accuracy(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.accuracy.maxLoss", spec.accuracy.max_loss,
                        f"lets almost anything pass by {spec.accuracy.metric}", f"write at most {limit:g}; 0.01 is "
                                                                                f"usual")
+
+
+def _labels(spec: Spec) -> Iterator[Problem]:
+    accuracy, task = spec.accuracy, spec.accuracy.task
+    if accuracy.evaluation is None:
+        for field, value in (("task", task and task.metric), ("groupBy", accuracy.group_by)):
+            if value:
+                yield _problem(f"spec.accuracy.{field}", value, "needs spec.accuracy.evaluation, whose data have it",
+                               "add spec.accuracy.evaluation.uri, or remove it")
+    if task is None:
+        return
+    if task.queries and task.metric != "ndcg":
+        yield _problem("spec.accuracy.task.queries", task.queries, "is for metric ndcg alone",
+                       "remove it, or write metric ndcg")
+    if task.threshold is not None and task.metric not in WITH_THRESHOLD:
+        yield _problem("spec.accuracy.task.threshold", task.threshold, f"has no meaning with metric {task.metric}",
+                       f"remove it, or write metric {', '.join(WITH_THRESHOLD[:-1])} or {WITH_THRESHOLD[-1]}")
+    if task.queries and task.queries in (task.labels, accuracy.group_by):
+        yield _problem("spec.accuracy.task.queries", task.queries, "is named twice",
+                       "name the array or field that says of which query a sample is")
+    if task.labels == "text":
+        yield _problem("spec.accuracy.task.labels", task.labels, "is what the model reads",
+                       "name the array or field that has the labels, such as label")
 
 
 def _signature(spec: Spec) -> Iterator[Problem]:
@@ -328,6 +353,6 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
-    _replicas, schedule_problems, _engine, _data, _accuracy, _objective, _energy, _batching, _placement, _mig, _rollout,
-    _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
+    _replicas, schedule_problems, _engine, _data, _accuracy, _labels, _objective, _energy, _batching, _placement, _mig,
+    _rollout, _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
 )

@@ -11,10 +11,12 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.source.signature.secretKeyRef": ("null",),
     "spec.interface.inputs[0].dtype": (
         "'bool'", "'uint16'", "'uint32'", "'uint64'", "'int8'", "'int16'", "'int32'", "'int64'", "'float16'",
-        "'bfloat16'", "'float32'", "'float64'", "'string'"),
+        "'float32'", "'float64'", "'string'"),
     "spec.interface.inputs[0].shape": ("empty", "null"),
     "spec.engine.maxBatchSize": ("the least",),
     "spec.engine.calibration": ("null",),
+    "spec.accuracy.evaluation": ("null",),
+    "spec.accuracy.task.metric": ("'top5'", "'ndcg'", "'wer'", "'mae'", "'rmse'"),
     "spec.objective": ("empty", "its default", "null"),
     "spec.objective.latency": ("null",),
     "spec.batching.preferredBatchSizes[0]": ("the most",),

@@ -53,6 +53,11 @@ def _odd() -> Iterator[tuple[str, str, Raw]]:
         accuracy={"metric": "relative-error", "maxLoss": 0.5})
     yield "spec.accuracy.maxLoss", "a whole number of the least size", _spec(accuracy={"maxLoss": 1e-4})
     yield "spec.accuracy.metric", "a metric of the user's", _spec(accuracy={"metric": "python:word-error_rate.v2"})
+    yield "spec.accuracy.task", "nothing but a metric", _spec(
+        accuracy={"evaluation": {"uri": "pvc://m/e"}, "task": {"metric": "wer"}})
+    yield "spec.accuracy.groupBy", "the labels themselves", _spec(
+        accuracy={"evaluation": {"uri": "pvc://m/e"}, "task": {"metric": "accuracy"}, "groupBy": "label"})
+    yield "spec.accuracy.groupBy", "empty, without data", _spec(accuracy={"groupBy": ""})
     yield "spec.engine.calibration", "beside the evaluation data", _spec(
         engine={"precision": "int8", "calibration": {"uri": "pvc://m/e1"}}, accuracy={"evaluation": {"uri": "pvc://m/e"}})
     yield "spec.engine.precision", "int8 of a CPU without calibration", _spec(

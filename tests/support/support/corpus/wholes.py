@@ -35,7 +35,9 @@ GPU: Raw = {
                "stopWhen": "objectiveMet", "fallback": "source", "queueName": "team-a",
                "calibration": {"uri": "pvc://models/calibration.npz", "samples": 500, "digest": "sha256:" + "b" * 64},
                "resources": _RESOURCES, "podTemplate": _pods("build")},
-    "accuracy": {"metric": "cosine", "maxLoss": 0.02,
+    "accuracy": {"metric": "cosine", "maxLoss": 0.02, "groupBy": "country",
+                 "task": {"metric": "f1-macro", "labels": "label", "maxLoss": 0.02, "output": "scores",
+                          "threshold": 0.4},
                  "evaluation": {"uri": "pvc://models/evaluation.npz", "samples": 1000, "digest": _DIGEST}},
     "objective": {"latency": {"percentile": 95, "milliseconds": 20.5}, "throughput": 100, "minimise": "energy"},
     "batching": {"preferredBatchSizes": [8, 16], "maxQueueDelayMicroseconds": 500},
@@ -75,6 +77,8 @@ SLICE: Raw = {
 
 PROMETHEUS: Raw = {
     "source": {"uri": "hf://org/name@main"}, "placement": {"accelerator": "cpu"},
+    "accuracy": {"evaluation": {"uri": "pvc://models/evaluation.jsonl"},
+                 "task": {"metric": "ndcg", "queries": "query"}},
     "autoscaling": {"maxReplicas": 2, "source": "prometheus",
                     "prometheus": {"url": "http://prometheus.monitoring:9090", "labels": 'cluster="eu-1"'}},
 }

@@ -7,7 +7,7 @@ from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.slice import measured_latency
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import EngineSummary
+from enginewright_builder.contract import EngineSummary, requests_needed
 
 
 def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
@@ -31,7 +31,18 @@ def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
             Reason.VERIFIED_ON_SYNTHETIC_DATA,
             f"{figures} on synthetic inputs: name real ones in spec.accuracy.evaluation.",
         )
-    return good(Condition.ACCURACY_VERIFIED, Reason.VERIFIED, f"{figures} on held-out data.")
+    return good(Condition.ACCURACY_VERIFIED, Reason.VERIFIED, f"{figures} on held-out data{_beside(summary)}.")
+
+
+def _beside(summary: EngineSummary) -> str:
+    """Figures on labels and groups, where they were asked for."""
+    task, groups = summary.task, summary.groups
+    figures = (f"; {task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f} (a loss of at most "
+            f"{max(0.0, task.loss_high):.4f} with 95 % confidence; {task.max_loss:g} is allowed)") if task else ""
+    if groups is None:
+        return figures
+    small = f", {groups.too_small_count} more had too few samples" if groups.too_small_count else ""
+    return f"{figures}; held in {groups.judged} groups by {groups.by}{small}"
 
 
 def objective(spec: Spec, engine: EngineResult) -> Verdict:
@@ -51,12 +62,20 @@ def objective(spec: Spec, engine: EngineResult) -> Verdict:
     )
 
 
+def _few_requests(percentile: float, summary: EngineSummary) -> str:
+    """Where the build measured too few requests to know the percentile; empty also for engines of older builders."""
+    needed = requests_needed(percentile)
+    if not summary.requests or summary.requests >= needed:
+        return ""
+    return f" (p{percentile:g} takes {needed} requests, and the build measured {summary.requests})"
+
+
 def _figures(spec: Spec, summary: EngineSummary) -> str:
     figures = []
     if latency := spec.objective.latency:
         percentile, measured = measured_latency(summary, latency.percentile)
         figures.append(f"p{percentile:g} {measured:.1f} ms of p{latency.percentile:g} {latency.milliseconds:g} ms "
-                       f"allowed")
+                       f"allowed{_few_requests(latency.percentile, summary)}")
     if spec.objective.throughput:
         figures.append(f"{summary.throughput:.0f} of {spec.objective.throughput:g} inferences a second")
     return ", ".join(figures)

@@ -320,6 +320,13 @@ def _count(build: _Build, failure: JobFailure) -> BuildResult:
 
 def present(record: EngineRecord, cache_hit: bool) -> Finding:
     """What is said of an engine that is there."""
+    serving = record.outcome.serving
+    return _present(record, cache_hit).adding(
+        "The model takes no batches, so the server joins no requests; the build report says why, and what to change."
+        if serving and not serving.max_batch_size else "")
+
+
+def _present(record: EngineRecord, cache_hit: bool) -> Finding:
     engine = record.outcome.engine
     what = f"{engine.backend} {engine.precision}" if engine else "engine"
     if engine and engine.fallback:

@@ -33,7 +33,7 @@ RESOURCES: Mapping[str, Resource] = {
 DIGESTS = "abcdef0123"
 
 
-class Deeds:
+class StepRunner:
     """``changes`` are the fields that were changed, ``done`` how often each kind of step was done, ``refused`` what the
     apiserver said to the others. Names in ``strange`` are left alone."""
 

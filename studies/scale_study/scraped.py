@@ -1,0 +1,85 @@
+"""What it costs to read the queues of all replicas, and how soon a queue that breaches its target is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from attack.eyes import Scales, watching_scales
+from enginewright.clients.kube import KubeClient
+from scale_study.meters import Meters
+from scale_study.pages import pages
+from scale_study.settled import at_once
+from support.apiserver import Models
+
+TARGET: Final = 4
+SCALING: Final = {"minReplicas": 1, "maxReplicas": 3, "algorithm": "queue", "targetQueueDepth": TARGET}
+SECONDS: Final = 60.0
+# So many objects breach at one moment, so many times; how long an answer may take before it counts as missed.
+AT_ONCE: Final = 50
+TIMES: Final = 4
+PATIENCE: Final = 30.0
+SETTLE: Final = 10.0
+READ: Final = 'enginewright_scrapes_total{result="ok",source="direct"}'
+
+
+async def scraped(kubeconfig: Path, kube: KubeClient, objects: Sequence[tuple[str, str]],
+                  addresses: Mapping[str, str], meters: Meters, patience: float) -> dict[str, Any]:
+    """``objects`` (namespace, name), each with one replica, are made to scale by their queues. ``addresses`` maps pods
+    to where their metrics are read."""
+    async with pages() as wait, watching_scales(kubeconfig) as scales:
+        await at_once([functools.partial(Models(kube, namespace).patch, {"spec": {"autoscaling": SCALING}}, name)
+                       for namespace, name in objects])
+        deadline = time.monotonic() + patience
+        while await _figure(meters.port, "enginewright_scrapers") < len(objects):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"after {patience:g} s not every replica is read")
+            await asyncio.sleep(1.0)
+        await asyncio.sleep(SETTLE)
+        before, read = await meters.read(), await _figure(meters.port, READ)
+        await asyncio.sleep(SECONDS)
+        used, read = (await meters.read()).since(before), await _figure(meters.port, READ) - read
+        waits = await _breaches([name for _, name in objects], addresses, wait, scales)
+    return {"replicas": len(objects), "period_s": round(len(objects) * SECONDS / read, 2),
+            "cpu_share": round(used.cpu["operator"] / SECONDS, 3), "writes": used.writes, **figures(waits)}
+
+
+
+async def _breaches(names: Sequence[str], addresses: Mapping[str, str], wait: Any, scales: Scales) -> list[float]:
+    """Seconds from each breach to the write of a second replica, infinite where none came."""
+    chance, waits = random.Random(7), list[float]()  # noqa: S311
+    left = list(names)
+    chance.shuffle(left)
+    for _ in range(min(TIMES, math.ceil(len(left) / AT_ONCE))):
+        chosen, left = left[:AT_ONCE], left[AT_ONCE:]
+        places = {name: address for name in chosen for pod, address in addresses.items()
+                  if pod.startswith(f"{name}-") and pod.count("-") == name.count("-") + 3}
+        began = time.monotonic()
+        wait(dict.fromkeys(places.values(), 2 * TARGET))
+        while time.monotonic() < began + PATIENCE and any((name, 2) not in scales.first for name in chosen):  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        waits += [scales.first.get((name, 2), math.inf) - began for name in chosen]
+        wait(dict.fromkeys(places.values(), 0))
+        await asyncio.sleep(SETTLE)
+    return waits
+
+
+def figures(waits: Sequence[float]) -> dict[str, Any]:
+    told = sorted(wait for wait in waits if wait != math.inf)
+    at = {f"{name}_s": round(told[min(len(told) - 1, int(share * len(told)))], 2) if told else None
+          for name, share in (("p50", 0.5), ("p99", 0.99))}
+    return {"breaches": len(waits), "at_once": AT_ONCE, "without_answer": len(waits) - len(told), **at}
+
+
+async def _figure(port: int, series: str) -> float:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return next((float(line.split()[-1]) for line in lines if line.startswith(f"{series} ")), 0.0)

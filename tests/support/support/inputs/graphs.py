@@ -1,0 +1,195 @@
+"""ONNX graphs as exporters write them: without a batch, with a frozen one, with scalars, of every type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+Sizes = Sequence[int | str | None]
+OPSET = 18
+F32, F16, BF16, F64 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE
+I64, U8, BOOL, STRING = TensorProto.INT64, TensorProto.UINT8, TensorProto.BOOL, TensorProto.STRING
+_RANDOM = np.random.default_rng(26)
+
+
+def value(name: str, kind: int, shape: Sizes | None) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def matrix(rows: int, columns: int, kind: int = F32) -> np.ndarray[Any, Any]:
+    made: np.ndarray[Any, Any] = _RANDOM.normal(size=(rows, columns)) / rows ** 0.5
+    return made.astype(helper.tensor_dtype_to_np_dtype(kind))
+
+
+def model(nodes: Sequence[NodeProto], inputs: Sequence[ValueInfoProto], outputs: Sequence[ValueInfoProto],
+          constants: dict[str, Any] | None = None, *, opset: int = OPSET, domains: Sequence[str] = ()
+          ) -> onnx.ModelProto:
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, [numpy_helper.from_array(np.asarray(one), name)
+                                                                for name, one in (constants or {}).items()])
+    return helper.make_model(graph, ir_version=9, opset_imports=[
+        helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)])
+
+
+def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> NodeProto:
+    return helper.make_node(operator, inputs.split(), outputs.split(), **attributes)
+
+
+def product(shape: Sizes, answer: Sizes, *, kind: int = F32, opset: int = OPSET) -> onnx.ModelProto:
+    """``y = relu(x · w)``, 16 features to 8."""
+    return model([node("MatMul", "x w", "h"), node("Relu", "h", "y")], [value("x", kind, shape)],
+                 [value("y", kind, answer)], {"w": matrix(16, 8, kind)}, opset=opset)
+
+
+def minus_one() -> onnx.ModelProto:
+    return product([-1, 16], [-1, 8])
+
+
+def scalar_beside_batch() -> onnx.ModelProto:
+    """Scores of images above a threshold that the client sends with them."""
+    return model([node("GlobalAveragePool", "image", "p"), node("Flatten", "p", "f"), node("MatMul", "f w", "h"),
+                  node("Sub", "h threshold", "scores")],
+                 [value("image", F32, ["N", 3, 8, 8]), value("threshold", F32, [])], [value("scores", F32, ["N", 8])],
+                 {"w": matrix(3, 8)})
+
+
+def voice() -> onnx.ModelProto:
+    """Silero's shapes: sound, a state that the client sends back with the next call, and the rate as a scalar."""
+    def branch(weights: str) -> onnx.GraphProto:
+        return helper.make_graph([node("MatMul", f"sound {weights}", f"{weights}_out")], weights, [],
+                                 [value(f"{weights}_out", F32, ["batch", 8])])
+
+    return model([node("Equal", "sr rate", "fast"),
+                  helper.make_node("If", ["fast"], ["h"], then_branch=branch("w16"), else_branch=branch("w8")),
+                  node("Unsqueeze", "h zero", "u"), node("Mul", "state half", "kept"), node("Add", "kept u", "stateN"),
+                  node("ReduceMean", "stateN ends", "m", keepdims=0), node("Unsqueeze", "m one", "mm"),
+                  node("Sigmoid", "mm", "output")],
+                 [value("sound", F32, ["batch", 32]), value("state", F32, [2, "batch", 8]), value("sr", I64, [])],
+                 [value("output", F32, ["batch", 1]), value("stateN", F32, [2, "batch", 8])],
+                 {"w16": matrix(32, 8), "w8": matrix(32, 8), "rate": np.int64(16000), "half": np.float32(0.5),
+                  "zero": np.array([0]), "one": np.array([1]), "ends": np.array([0, 2])})
+
+
+def scalar_answer() -> onnx.ModelProto:
+    return model([node("MatMul", "x w", "h"), node("ReduceSum", "h", "total", keepdims=0)],
+                 [value("x", F32, ["batch", 16])], [value("total", F32, [])], {"w": matrix(16, 8)})
+
+
+def time_first() -> onnx.ModelProto:
+    """Frames in, frames out, and each depends on those before it: what stands in front is no batch."""
+    return model([node("CumSum", "frames axis", "sums"), node("MatMul", "sums w", "scores")],
+                 [value("frames", F32, ["time", 16])], [value("scores", F32, ["time", 8])],
+                 {"w": matrix(16, 8), "axis": np.int64(0)})
+
+
+def frozen_shapes(batch: int) -> onnx.ModelProto:
+    """Only what the graph declares is frozen."""
+    return product([batch, 16], [batch, 8])
+
+
+def frozen_reshape(batch: int) -> onnx.ModelProto:
+    """The batch is written into the target of a Reshape."""
+    return model([node("Reshape", "x target", "r"), node("MatMul", "r w", "y")], [value("x", F32, [batch, 4, 4])],
+                 [value("y", F32, [batch, 8])], {"target": np.array([batch, 16]), "w": matrix(16, 8)})
+
+
+def frozen_together(batch: int) -> onnx.ModelProto:
+    """Each answer depends on the whole batch."""
+    return model([node("ReduceMean", "x axes", "m", keepdims=1), node("Sub", "x m", "c"), node("MatMul", "c w", "y")],
+                 [value("x", F32, [batch, 16])], [value("y", F32, [batch, 8])],
+                 {"axes": np.array([0]), "w": matrix(16, 8)})
+
+
+def found_places() -> onnx.ModelProto:
+    """As many rows as it finds."""
+    return model([node("Greater", "x limit", "b"), node("NonZero", "b", "places")], [value("x", F32, ["batch", 16])],
+                 [value("places", I64, [2, "found"])], {"limit": np.float32(1.0)})
+
+
+def masked() -> onnx.ModelProto:
+    """A mask in, and one out."""
+    return model([node("Where", "mask x zero", "m"), node("MatMul", "m w", "y"), node("Greater", "y zero", "positive")],
+                 [value("x", F32, ["batch", 16]), value("mask", BOOL, ["batch", 16])],
+                 [value("y", F32, ["batch", 8]), value("positive", BOOL, ["batch", 8])],
+                 {"w": matrix(16, 8), "zero": np.float32(0)})
+
+
+def from_bytes() -> onnx.ModelProto:
+    return model([node("Cast", "image", "f", to=F32), node("MatMul", "f w", "y")], [value("image", U8, ["batch", 16])],
+                 [value("y", F32, ["batch", 8])], {"w": matrix(16, 8) / 255})
+
+
+def words(*, answers_words: bool = False) -> onnx.ModelProto:
+    """Four words in, scores of classes out, or the name of the best."""
+    known = ["engine", "wright", "makes", "models", "fast"]
+    encode = helper.make_node("LabelEncoder", ["word"], ["number"], domain="ai.onnx.ml", keys_strings=known,
+                              values_floats=[1.0, 2.0, 3.0, 4.0, 5.0], default_float=0.5)
+    nodes, output = [encode, node("MatMul", "number w", "scores")], value("scores", F32, ["batch", 8])
+    if answers_words:
+        nodes += [node("ArgMax", "scores", "best", axis=1, keepdims=0),
+                  helper.make_node("LabelEncoder", ["best"], ["name"], domain="ai.onnx.ml", default_string="none",
+                                   keys_int64s=list(range(8)), values_strings=[f"class {index}" for index in range(8)])]
+        output = value("name", STRING, ["batch"])
+    made = model(nodes, [value("word", STRING, ["batch", 4])], [output], {"w": matrix(4, 8)}, domains=["ai.onnx.ml"])
+    made.opset_import[1].version = 3
+    return made
+
+
+def looped() -> onnx.ModelProto:
+    body = helper.make_graph([node("MatMul", "before w", "p"), node("Tanh", "p", "after"),
+                              node("Identity", "going", "goes")], "body",
+                             [value("turn", I64, []), value("going", BOOL, []), value("before", F32, ["batch", 16])],
+                             [value("goes", BOOL, []), value("after", F32, ["batch", 16])])
+    return model([helper.make_node("Loop", ["turns", "yes", "x"], ["y"], body=body)], [value("x", F32, ["batch", 16])],
+                 [value("y", F32, ["batch", 16])], {"w": matrix(16, 16), "turns": np.int64(3), "yes": np.array(True)})
+
+
+def custom() -> onnx.ModelProto:
+    return model([helper.make_node("Roll", ["x"], ["y"], domain="com.example")], [value("x", F32, ["batch", 16])],
+                 [value("y", F32, ["batch", 16])], domains=["com.example"])
+
+
+def sequence() -> onnx.ModelProto:
+    sequences = helper.make_tensor_sequence_value_info("x", F32, ["batch", 16])
+    return model([node("ConcatFromSequence", "x", "y", axis=0)], [sequences], [value("y", F32, ["batch", 16])])
+
+
+def complex_numbers() -> onnx.ModelProto:
+    return model([node("Identity", "x", "y")], [value("x", TensorProto.COMPLEX64, ["batch", 16])],
+                 [value("y", TensorProto.COMPLEX64, ["batch", 16])])
+
+
+def no_inputs() -> onnx.ModelProto:
+    return model([node("Relu", "w", "y")], [], [value("y", F32, [16, 8])], {"w": matrix(16, 8)})
+
+
+def bert_like() -> onnx.ModelProto:
+    """A sequence of 12 tokens and no other."""
+    return model([node("Gather", "table input_ids", "e"), node("Cast", "attention_mask", "m", to=F32),
+                  node("Unsqueeze", "m last", "mm"), node("Mul", "e mm", "em"),
+                  node("ReduceMean", "em axes", "p", keepdims=0), node("MatMul", "p w", "y")],
+                 [value("input_ids", I64, ["batch", 12]), value("attention_mask", I64, ["batch", 12])],
+                 [value("y", F32, ["batch", 8])],
+                 {"table": matrix(50, 16), "w": matrix(16, 8), "last": np.array([2]), "axes": np.array([1])})
+
+
+def function() -> onnx.ModelProto:
+    made = custom()
+    made.functions.append(helper.make_function("com.example", "Roll", ["x"], ["y"], [node("Relu", "x", "y")],
+                                               [helper.make_opsetid("", OPSET)]))
+    return made
+
+
+def contributed() -> onnx.ModelProto:
+    return model([node("MatMul", "x w", "h"), helper.make_node("Gelu", ["h"], ["y"], domain="com.microsoft")],
+                 [value("x", F32, ["batch", 16])], [value("y", F32, ["batch", 8])], {"w": matrix(16, 8)},
+                 domains=["com.microsoft"])
+
+
+def from_the_future() -> onnx.ModelProto:
+    made = product(["batch", 16], ["batch", 8])
+    made.ir_version = 99
+    return made

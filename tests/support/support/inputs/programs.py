@@ -1,0 +1,115 @@
+"""PyTorch modules as exported programs and TorchScript, with a batch, a frozen one, and none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+FROZEN = 3
+
+
+def free(folder: Path) -> Path:
+    import torch
+
+    return _exported(folder, _product(), (torch.rand(2, 16),), ({0: torch.export.Dim.DYNAMIC},))
+
+
+def frozen(folder: Path) -> Path:
+    import torch
+
+    return _exported(folder, _product(), (torch.rand(FROZEN, 16),))
+
+
+def with_state(folder: Path) -> Path:
+    return _exported(folder, *_step())
+
+
+def mean(folder: Path) -> Path:
+    """One number of however many samples."""
+    import torch
+
+    class Mean(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.mean()
+
+    return _exported(folder, Mean(), (torch.rand(3, 16),), ({0: torch.export.Dim.DYNAMIC},))
+
+
+def traced(folder: Path) -> Path:
+    import torch
+
+    return _traced(folder, _product(), (torch.rand(FROZEN, 16),))
+
+
+def traced_with_state(folder: Path) -> Path:
+    return _traced(folder, *_step())
+
+
+def answers(path: Path, sent: Arrays) -> list[NDArray[Any]]:
+    """PyTorch's own, in calls of the batch that the source is frozen to."""
+    import torch
+
+    if path.suffix == ".pt2":
+        program = torch.export.load(str(path))
+        values = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
+        sizes: list[list[Any]] = [list(value.shape) for value in values]
+        module: Callable[..., Any] = program.module()
+    else:
+        module = torch.jit.load(str(path))  # type: ignore[no-untyped-call]
+        sizes = [[1] * array.ndim for array in sent.values()]
+    fronts = {size[0] if size and isinstance(size[0], int) else 0 for size in sizes}
+    frozen_to = fronts.pop() if len(sizes) == 1 and len(fronts) == 1 else 0
+    given = [array.reshape(()) if not size else array for array, size in zip(sent.values(), sizes, strict=True)]
+    rows = len(given[0]) if given[0].ndim else 1
+    if frozen_to and rows % frozen_to:
+        given = [np.resize(array, (-(-rows // frozen_to) * frozen_to, *array.shape[1:])) for array in given]
+    calls = [given] if not frozen_to else [[array[start:start + frozen_to] for array in given]
+                                           for start in range(0, len(given[0]), frozen_to)]
+    with torch.inference_mode():
+        told = [module(*map(torch.from_numpy, call)) for call in calls]
+    parts = [[one] if isinstance(one, torch.Tensor) else list(one) for one in told]
+    return [np.concatenate([np.atleast_1d(part[place].numpy()) for part in parts])[:rows if frozen_to else None]
+            for place in range(len(parts[0]))]
+
+
+def _product() -> Any:
+    import torch
+
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.ReLU())
+
+
+def _step() -> tuple[Any, tuple[Any, ...]]:
+    """A cell whose state and whose gain the client sends."""
+    import torch
+
+    class Step(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.taken, self.kept = torch.nn.Linear(16, 8), torch.nn.Linear(8, 8)
+
+        def forward(self, x: Any, state: Any, gain: Any) -> Any:
+            hidden = torch.tanh(self.taken(x) * gain + self.kept(state[0]))
+            return hidden, torch.stack([hidden, state[1]])
+
+    torch.manual_seed(2)
+    return Step(), (torch.rand(1, 16), torch.rand(2, 1, 8), torch.tensor(2.0))
+
+
+def _exported(folder: Path, module: Any, example: tuple[Any, ...], shapes: Any = None) -> Path:
+    import torch
+
+    torch.export.save(torch.export.export(module.eval(), example, dynamic_shapes=shapes), folder / "model.pt2")
+    return folder / "model.pt2"
+
+
+def _traced(folder: Path, module: Any, example: tuple[Any, ...]) -> Path:
+    import torch
+
+    torch.jit.trace(module.eval(), example).save(str(folder / "model.pt"))  # type: ignore[no-untyped-call]
+    return folder / "model.pt"

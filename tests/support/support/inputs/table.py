@@ -1,0 +1,144 @@
+"""A line for each model: how it is made, and what becomes of it. ``docs/inputs.md`` shows the table;
+``tests/integration/builder_triton/test_inputs.py`` takes each of them from the source to an answer of a tritonserver,
+or to the error by which it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+
+from enginewright_builder.contract import Interface, TensorSpec
+from support.inputs import graphs, programs
+
+PROGRAM = "exported program"
+BATCHES, CALLS = "several samples a call", "each request is one call"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """``says`` stands in the message or the remedy."""
+
+    reason: str
+    says: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """``make`` writes the source into a folder and returns its path. ``served`` is ``BATCHES``, ``CALLS``, or why
+    not. ``how`` and ``source`` are for those who read the table."""
+
+    name: str
+    make: Callable[[Path], Path]
+    served: str | Refused
+    how: str = ""
+    interface: Interface | None = None
+    source: str = "ONNX"
+
+
+def _onnx(make: Callable[[], onnx.ModelProto]) -> Callable[[Path], Path]:
+    def write(folder: Path) -> Path:
+        path = folder / "model.onnx"
+        onnx.save(make(), path)
+        return path
+
+    return write
+
+
+def _beside(folder: Path) -> Path:
+    path = folder / "model.onnx"
+    onnx.save(graphs.product(["batch", 16], ["batch", 8]), path, save_as_external_data=True, location="weights.bin",
+              size_threshold=0)
+    return path
+
+
+def _without_weights(folder: Path) -> Path:
+    path = _beside(folder)
+    (folder / "weights.bin").unlink()
+    return path
+
+
+ENTRIES = (
+    Entry(name="the batch in front, by any name", make=_onnx(lambda: graphs.product(["N", 16], ["N", 8])),
+          served=BATCHES),
+    Entry(name="free sizes without a name", make=_onnx(lambda: graphs.product([None, 16], [None, 8])), served=BATCHES),
+    Entry(name="free sizes written as -1", make=_onnx(graphs.minus_one), served=BATCHES),
+    Entry(name="several free sizes", make=_onnx(lambda: graphs.product(["batch", "rows", 16], ["batch", "rows", 8])),
+          served=BATCHES, how="State ranges in `spec.interface`, such as `[batch, 1..64, 16]`."),
+    Entry(name="no batch at all", make=_onnx(lambda: graphs.product([16], [8])), served=CALLS),
+    Entry(name="a scalar beside a batch", make=_onnx(graphs.scalar_beside_batch), served=CALLS,
+          how="Clients send the scalar as `[1]`."),
+    Entry(name="state in and out, the rate as a scalar, `If` on the rate (the shapes of Silero VAD)",
+          make=_onnx(graphs.voice), served=CALLS, how="The client keeps the state and sends it with its next request."),
+    Entry(name="a scalar as the answer", make=_onnx(graphs.scalar_answer), served=CALLS,
+          how="Clients get it as `[1]`."),
+    Entry(name="time in front, each frame depends on those before", make=_onnx(graphs.time_first), served=CALLS,
+          how="Requests joined along it would change each other's answers."),
+    Entry(name="a batch that only the declared shapes fix", make=_onnx(lambda: graphs.frozen_shapes(1)),
+          served=BATCHES, how="The batch is freed; answers alone and beside others must agree."),
+    Entry(name="a batch that is fixed in targets of Reshape", make=_onnx(lambda: graphs.frozen_reshape(4)),
+          served=BATCHES, how="The batch is freed; answers alone and beside others must agree."),
+    Entry(name="a batch that is fixed, and each answer depends on all of it",
+          make=_onnx(lambda: graphs.frozen_together(4)), served=CALLS,
+          how="One call holds as many samples as are fixed. Evaluation data holds single samples."),
+    Entry(name="a number of results that depends on the values", make=_onnx(graphs.found_places),
+          served=Refused(reason="UnsupportedModel", says="fixed number of results")),
+    Entry(name="`bool` in and out", make=_onnx(graphs.masked), served=BATCHES),
+    Entry(name="`uint8`", make=_onnx(graphs.from_bytes), served=BATCHES),
+    Entry(name="`float16`", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], kind=graphs.F16)),
+          served=BATCHES),
+    Entry(name="`float64`", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], kind=graphs.F64)),
+          served=BATCHES),
+    Entry(name="texts (`string`) in", make=_onnx(graphs.words), served=BATCHES,
+          how="Evaluation data in `.jsonl`: `{\"word\": [\"a\", \"b\"]}`, or `{\"text\": \"…\"}` for a single text."),
+    Entry(name="texts out", make=_onnx(lambda: graphs.words(answers_words=True)),
+          served=Refused(reason="InterfaceInvalid", says="leave that to the client")),
+    Entry(name="`bfloat16`", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], kind=graphs.BF16)),
+          served=Refused(reason="InterfaceInvalid", says="put a Cast at the graph's border")),
+    Entry(name="complex numbers", make=_onnx(graphs.complex_numbers),
+          served=Refused(reason="InterfaceInvalid", says="put a Cast at the graph's border")),
+    Entry(name="a sequence of tensors", make=_onnx(graphs.sequence),
+          served=Refused(reason="InterfaceInvalid", says="not a tensor")),
+    Entry(name="no input", make=_onnx(graphs.no_inputs),
+          served=Refused(reason="InterfaceInvalid", says="the graph has no inputs")),
+    Entry(name="a sequence of one length, with a mask", make=_onnx(graphs.bert_like), served=BATCHES),
+    Entry(name="`Loop`", make=_onnx(graphs.looped), served=BATCHES),
+    Entry(name="operators of a domain of one's own", make=_onnx(graphs.custom),
+          served=Refused(reason="UnsupportedOperator", says="standard ONNX operators")),
+    Entry(name="operators that the file itself defines as functions", make=_onnx(graphs.function), served=BATCHES),
+    Entry(name="operators of ONNX Runtime's own (`com.microsoft`)", make=_onnx(graphs.contributed), served=BATCHES),
+    Entry(name="weights in a file beside the graph", make=_beside, served=BATCHES,
+          how="Name the folder, or the file with its weights beside it."),
+    Entry(name="weights in a file that is missing", make=_without_weights,
+          served=Refused(reason="SourceCorrupt", says="put all files of the model into one folder")),
+    Entry(name="opset 7", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], opset=7)), served=BATCHES),
+    Entry(name="opset 5", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], opset=5)), served=BATCHES,
+          how="Opsets below 7 are converted to 13; answers must be those of ONNX's own reference."),
+    Entry(name="opset 26", make=_onnx(lambda: graphs.product(["batch", 16], ["batch", 8], opset=26)), served=BATCHES,
+          how="As far as the image's ONNX Runtime knows it."),
+    Entry(name="an opset that is not out yet", make=_onnx(
+        lambda: graphs.product(["batch", 16], ["batch", 8], opset=28)),
+          served=Refused(reason="UnsupportedModel", says="export it again with opset 18")),
+    Entry(name="an IR version that is not out yet", make=_onnx(graphs.from_the_future),
+          served=Refused(reason="UnsupportedModel", says="save it with ir_version")),
+    Entry(name="a free size that the user fixes", make=_onnx(
+        lambda: graphs.product(["batch", "rows", 16], ["batch", "rows", 8])), served=BATCHES,
+        interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 4, 16)),))),
+    Entry(name="the batch in front", make=programs.free, served=BATCHES, source=PROGRAM),
+    Entry(name="a batch that is fixed", make=programs.frozen, served=BATCHES, source=PROGRAM,
+          how="It is exported to ONNX and freed there; answers alone and beside others must agree."),
+    Entry(name="state in and out, and a scalar", make=programs.with_state, served=CALLS, source=PROGRAM,
+          how="The client keeps the state and sends it with its next request."),
+    Entry(name="a scalar as the answer", make=programs.mean, served=CALLS, source=PROGRAM,
+          how="Clients get it as `[1]`."),
+    Entry(name="a batch in front that it was traced with", make=programs.traced, served=BATCHES, source="TorchScript",
+          interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(programs.FROZEN, 16)),)),
+          how="It is exported to ONNX and freed there, where `spec.interface` states the number."),
+    Entry(name="state in and out, and a scalar", make=programs.traced_with_state, served=CALLS, source="TorchScript",
+          interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(1, 16)),
+                                      TensorSpec(name="state", dtype="float32", shape=(2, 1, 8)),
+                                      TensorSpec(name="gain", dtype="float32", shape=(1,)))),
+          how="`spec.interface` states the sizes of one call."),
+)
