@@ -10,7 +10,7 @@ import numpy as np
 
 from enginewright_builder.accuracy.rules import check_gate, synthetic_samples
 from enginewright_builder.accuracy.task_rules import check_units
-from enginewright_builder.contract import AccuracyRequest
+from enginewright_builder.contract import AccuracyRequest, Interface
 from enginewright_builder.data.files import (
     CALIBRATION,
     EVALUATION,
@@ -23,6 +23,7 @@ from enginewright_builder.data.labels import queries_of
 from enginewright_builder.data.sample_keys import row_key
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
+from enginewright_builder.shapes import size_range
 from enginewright_builder.tensors import Array, Tensors
 
 # Made-up samples, at least, when the user gives none. They prove that the arithmetic holds, not that production's
@@ -37,13 +38,15 @@ GATE_BATCH = 16
 class SampleSet:
     """``batches`` cover every sample once, and no two samples are the same. ``origin`` is ``held-out`` or
     ``synthetic``; ``repeated`` is how many were left out as they were there before. ``columns`` has by name what the
-    file says of each sample beside inputs, in the order of the batches."""
+    file says of each sample beside inputs, in the order of the batches. ``least`` is the shortest length that the model
+    takes where a mask marks padding."""
 
     batches: Sequence[Tensors]
     count: int
     origin: str
     repeated: int = 0
     columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
+    least: int = 1
 
     @property
     def typical(self) -> Tensors:
@@ -55,15 +58,15 @@ class SampleSet:
         typical)."""
         source = self.typical if of is None else of
         picks = np.arange(batch) % len(next(iter(source.values())))
-        return trimmed({name: array[picks] for name, array in source.items()})
+        return trimmed({name: array[picks] for name, array in source.items()}, self.least)
 
 
-def trimmed(inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Without the padding that every sample of the batch has at its end."""
+def trimmed(inputs: Mapping[str, Array], least: int = 1) -> dict[str, Array]:
+    """Without the padding that every sample of the batch has at its end, as far as ``least`` allows."""
     mask = inputs.get("attention_mask")
     if mask is None or mask.ndim != 2 or not mask.any():
         return dict(inputs)
-    length = int(np.flatnonzero(mask.any(axis=0)).max()) + 1
+    length = max(least, int(np.flatnonzero(mask.any(axis=0)).max()) + 1)
     return {name: np.ascontiguousarray(array[:, :length]) if array.shape[:2] == mask.shape else array
             for name, array in inputs.items()}
 
@@ -79,7 +82,14 @@ def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATI
                       _row_batches(checked.rows, batch))
     batches, kept = _distinct(batches, set())
     columns = checked.picked([order[place] for place in kept]).columns if checked.columns else {}
-    return SampleSet(batches=batches, count=len(kept), origin=HELD_OUT, repeated=len(file) - len(kept), columns=columns)
+    return SampleSet(batches=batches, count=len(kept), origin=HELD_OUT, repeated=len(file) - len(kept), columns=columns,
+                     least=least_length(model.interface))
+
+
+def least_length(interface: Interface) -> int:
+    """Of the mask: all of it, where the model has one length."""
+    shape = next((spec.shape[1:] for spec in interface.inputs if spec.name == "attention_mask"), ())
+    return size_range(shape[0])[0] if shape else 1
 
 
 def gate_samples(evaluation: SampleFile | None, calibration: SampleFile | None, accuracy: AccuracyRequest,

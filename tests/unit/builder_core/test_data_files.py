@@ -225,6 +225,18 @@ def test_requests_go_round_and_lose_padding() -> None:
     assert samples.request(5)["attention_mask"].sum() == 1 + 3 + 1 + 3 + 1
 
 
+@pytest.mark.parametrize(("size", "sent"), [(6, 6), ("4..8", 4), ("1..8", 2), ("length", 2)])
+def test_requests_are_as_long_as_the_model_asks(size: int | str, sent: int) -> None:
+    """Padding goes as far as it may."""
+    class Sized(Words):
+        interface = Interface(inputs=tuple(TensorSpec(name=spec.name, dtype=spec.dtype, shape=("batch", size))
+                                           for spec in TOKENS.inputs))
+
+    mask = np.array([1, 1, 0, 0, 0, 0])
+    rows = tuple({"input_ids": mask * place, "attention_mask": mask} for place in range(2, 6))
+    assert sample_set(SampleFile(rows=rows), Sized()).request(3)["input_ids"].shape == (3, sent)
+
+
 def test_rows_of_different_shapes_are_never_padded() -> None:
     rows = tuple({"input_ids": np.full(size, place), "attention_mask": np.ones(size, np.int64)}
                  for place, size in enumerate((2, 2, 3, 2)))
