@@ -64,6 +64,11 @@ ColumnName = Annotated[
     Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$"),
     Remedy("write the name of an array of the .npz or of a field in each line of the .jsonl, such as label"),
 ]
+OutputName = Annotated[
+    str,
+    Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$"),
+    Remedy("write the name of one of the model's outputs, such as logits"),
+]
 TaskMetric = Literal["accuracy", "top5", "f1-macro", "f1-micro", "ndcg", "wer", "mae", "rmse"]
 
 
@@ -80,7 +85,7 @@ class TaskSpec(SpecModel):
     """Largest loss allowed: an engine passes when what it loses against the source model is at most this with 95 %
     confidence. 0.01 is one point of a hundred; of mae and rmse it is 1 % of the source's error. That takes at least 3 /
     maxLoss different samples (queries with ndcg), and twice as many are advised."""
-    output: ColumnName = ""
+    output: OutputName = ""
     """Output of the model that answers the task. Absent: its first one."""
     queries: ColumnName = ""
     """Array or field that says of which query a sample is, where the model answers one number for each sample. With
