@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -29,17 +30,17 @@ async def filled(kube: KubeClient, namespace: str, count: int) -> list[str]:
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The answers to lists, of four objects each at most."""
     seen: list[dict[str, Any]] = []
-    real = KubeClient._json
+    real = KubeClient._call
 
-    async def watched(self: KubeClient, verb: str, *arguments: Any, **named: Any) -> dict[str, Any]:
-        answer = await real(self, verb, *arguments, **named)
+    async def watched(self: KubeClient, verb: str, *arguments: Any, **named: Any) -> tuple[str, bytes]:
+        call, payload = await real(self, verb, *arguments, **named)
         if verb == "list":
-            seen.append(answer)
-        return answer
+            seen.append(json.loads(payload))
+        return call, payload
 
     monkeypatch.setattr(client, "PAGE", 4)
     monkeypatch.setattr(client, "METADATA_PAGE", 4)
-    monkeypatch.setattr(KubeClient, "_json", watched)
+    monkeypatch.setattr(KubeClient, "_call", watched)
     return seen
 
 
