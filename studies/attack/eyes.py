@@ -32,7 +32,7 @@ class Scales:
     def take(self, row: Row) -> None:
         now = time.monotonic()
         model, replicas = row
-        for number in range(int(replicas) + 1):
+        for number in range(int(replicas or 0) + 1 if model else 0):
             self.first.setdefault((model, number), now)
 
 

@@ -32,6 +32,7 @@ async def watching(kubeconfig: Path, resource: str, fields: str, take: Callable[
     try:
         yield
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            process.kill()
         await process.wait()
         await asyncio.wait({reading})

@@ -38,9 +38,9 @@ PERIOD: Final = 1.0
 # Of the period, after which replicas are asked again where one look alone would scale up. So a queue is answered within
 # a second and a half, wherever in a period it begins; a spike that is over sooner is none.
 AGAIN: Final = 0.4
-# Replicas a second. One takes 0.15 ms of a core with its page of 3 KB, and what is judged of it as much again
-# (docs/benchmarks/scale.md, "scraped"): so many take a third of a core.
-READINGS: Final = 1000.0
+# Replicas a second. To read 300 of them each second takes 22 % of a core, judging and all (docs/benchmarks/scale.md,
+# "Read queues"): so many take three eighths, and leave the rest to passes.
+READINGS: Final = 500.0
 log = structlog.get_logger(__name__)
 
 
