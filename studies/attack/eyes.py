@@ -32,7 +32,9 @@ class Scales:
     def take(self, row: Row) -> None:
         now = time.monotonic()
         model, replicas = row
-        for number in range(int(replicas or 0) + 1 if model else 0):
+        if not model or not replicas:
+            return  # not a model's, or without a number yet
+        for number in range(int(replicas) + 1):
             self.first.setdefault((model, number), now)
 
 

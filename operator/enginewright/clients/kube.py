@@ -89,6 +89,7 @@ CallObserver = Callable[[str, str, int, float], None]
 # resourceVersion, empty where the answer has not even that
 WriteObserver = Callable[[Resource, str, str, Object | None, str], None]
 
+
 class KnownPages(Protocol):
     """What has been read of a list before. ``content`` is a digest of a page's items as the apiserver wrote them."""
 
