@@ -31,6 +31,7 @@ from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.normalise import taken
+from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places
 from enginewright_builder.sources.base import FetchContext
@@ -66,6 +67,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
+    _check_images(located, request.interface)
     if located.format == "onnx":
         _onnx_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, path)
@@ -111,6 +113,12 @@ def _check_numbers(request: BuildRequest) -> None:
                             remedy="write a positive number")
 
 
+def _check_images(located: Located, stated: Interface | None) -> None:
+    for spec in checked(stated, told=True).inputs if stated else ():
+        check_source(located, spec)
+        check(spec)
+
+
 def _data(request: BuildRequest, located: Located, data: DataRequest | None, where: DataField,
           scratch: Path) -> tuple[SampleFile | None, str]:
     if data is None:
@@ -130,7 +138,7 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
-    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
+    normalises = asked(interface)
     if located.format == "onnx" and not normalises:
         samples = check_against(samples, _onnx_interface(located, interface), where)
     if located.format != "huggingface" and samples.texts:

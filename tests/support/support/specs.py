@@ -47,6 +47,11 @@ _tensor: st.SearchStrategy[Raw] = st.fixed_dictionaries(
 _tensors = st.lists(_tensor, max_size=3, unique_by=lambda tensor: str(tensor["name"]))
 _BYTES: Raw = {"name": "image", "dtype": "uint8", "shape": ["batch", 224, 224, 3],
                "normalise": {"mean": [0.485, 0.456, 0.406], "std": [0.5], "channels": "last"}}
+_IMAGES: list[Raw] = [
+    _BYTES,
+    {"name": "image", "dtype": "uint8", "shape": ["batch", "224..1024", 300, 3], "preprocess": {"fromSource": True}},
+    {**_BYTES, "preprocess": {"size": {"height": 128, "width": 96}, "resample": "bicubic"}},
+    {**_BYTES, "preprocess": {"size": {"shortestEdge": 99}, "cropSize": {"height": 99, "width": 64}}}]
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _pod_template = _optional(
@@ -108,7 +113,7 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         "engine": engine, "placement": placement,
     }
     spec |= draw(_optional(
-        interface=_optional(inputs=_tensors | st.just([_BYTES]), outputs=_tensors),
+        interface=_optional(inputs=_tensors | st.sampled_from(_IMAGES).map(lambda one: [one]), outputs=_tensors),
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
                            maxLoss=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),

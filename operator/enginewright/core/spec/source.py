@@ -25,6 +25,8 @@ Dimension = Annotated[int, Field(ge=1, le=2**31 - 1)] | Annotated[
 
 # More than any image has, and few enough for a rule's cost.
 MAX_CHANNELS = 64
+# Of a side of an image: up to here engines compute positions exactly in FP32.
+MAX_PIXELS = 4096
 
 Shape = Annotated[
     tuple[Dimension, ...],
@@ -151,8 +153,50 @@ class NormaliseSpec(SpecModel):
     3], as image files do, which the engine turns round."""
 
 
+Pixels = Annotated[int, Field(ge=1, le=MAX_PIXELS)]
+
+
+class ImageSizeSpec(SpecModel):
+    """How large images become: height and width, or the shorter side alone."""
+
+    height: Pixels | None = None
+    """Pixels from top to bottom; with width."""
+    width: Pixels | None = None
+    """Pixels from left to right; with height."""
+    shortest_edge: Pixels | None = None
+    """Pixels of the shorter side; the longer one keeps its share. With cropSize."""
+
+
+class CropSizeSpec(SpecModel):
+    """What is cut out of the middle."""
+
+    height: Pixels
+    """Pixels from top to bottom."""
+    width: Pixels
+    """Pixels from left to right."""
+
+
+class PreprocessSpec(SpecModel):
+    """How images of the client's own size become what the source takes, as part of the engine: resized, cut, then
+    normalised. Names and arithmetic are those of the image processors of Hugging Face."""
+
+    from_source: bool = False
+    """Take all of it, normalise too, from preprocessor_config.json of the source's Hugging Face folder. Without the
+    other fields."""
+    size: ImageSizeSpec | None = None
+    """What images are resized to. Sides of the shape are then numbers or ranges, such as 224..1024."""
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    """The filter, with Pillow's arithmetic: each pixel is a weighted mean of all that it covers."""
+    crop_size: CropSizeSpec | None = None
+    """What is cut out of the middle then; at most what size says."""
+
+
 class InputSpec(TensorSpec):
     """One input of the model."""
+
+    preprocess: PreprocessSpec | None = None
+    """Clients send images as bytes, of their own size, and the engine resizes them: dtype is uint8 and shape what
+    clients send, such as [batch, 224..1024, 224..1024, 3]. With normalise, or fromSource."""
 
     normalise: NormaliseSpec | None = None
     """Clients send bytes, and the engine normalises them: dtype is uint8 and shape what clients send, where the source
