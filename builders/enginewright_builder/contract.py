@@ -142,9 +142,22 @@ class TensorSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PostprocessStep:
+    """What becomes of the source's ``output`` before clients get it, under the same name. ``mask`` is the input that
+    marks tokens, for ``meanPooling``; else empty."""
+
+    output: str
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise"]
+    mask: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interface:
+    """``outputs`` are the source's own; ``postprocess`` is applied to them in its order."""
+
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    postprocess: tuple[PostprocessStep, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -756,7 +769,8 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "AccuracyRequest": ("task", "group_by"), "CandidateSummary": ("task",),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess",), "AccuracyRequest": ("task", "group_by"),
+    "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }
 

@@ -10,6 +10,7 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
+from enginewright_builder.postprocess import without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked_batch, takes_batches
 from enginewright_builder.sources.formats import Located
@@ -24,10 +25,22 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
                device: str = "cpu") -> SourceModel:
     """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
     may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
-    says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes.
+    says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes;
+    where it says what becomes of outputs the model answers that.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
+    steps, stated = interface.postprocess if interface else (), without_steps(interface)
+    source = _taking(located, stated, workspace, device)
+    if not steps:
+        return source
+    from enginewright_builder.models.finished import Finished
+
+    return Finished(source, steps)
+
+
+def _taking(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:
+    """The source behind what is made of what clients send."""
     if interface is None or not asked(interface):
         return _opened(located, interface, workspace, device)
     from enginewright_builder.models.normalised import Normalised

@@ -11,7 +11,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PreprocessSpec
+from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PostprocessStepSpec, PreprocessSpec
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
 
@@ -171,7 +171,13 @@ def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
     if interface is None:
         return None
     return contract.Interface(inputs=tuple(_input(one) for one in interface.inputs),
-                              outputs=tuple(_tensor(one) for one in interface.outputs))
+                              outputs=tuple(_tensor(one) for one in interface.outputs),
+                              postprocess=tuple(map(_step, interface.postprocess)))
+
+
+def _step(step: PostprocessStepSpec) -> contract.PostprocessStep:
+    mask = step.mask or ("attention_mask" if step.function == "meanPooling" else "")
+    return contract.PostprocessStep(output=step.output, function=step.function, mask=mask)
 
 
 def _tensor(tensor: TensorSpec) -> contract.TensorSpec:

@@ -278,6 +278,10 @@ BROKEN = (
         "size": {"height": 8, "width": 9}, "cropSize": {"height": 9, "width": 9}}),
            "spec.interface.inputs[0].preprocess.cropSize", "9", "write at most what size says",
            "cropSize is more than size leaves"),
+    Broken("a mask of what pools nothing", {**SOURCE, "interface": {"postprocess": [
+        {"output": "logits", "function": "softmax", "mask": "attention_mask"}]}},
+           "spec.interface.postprocess[0].mask", "attention_mask", "write function meanPooling",
+           "mask is for function meanPooling alone"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",

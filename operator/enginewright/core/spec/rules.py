@@ -225,6 +225,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="has(self.height) == has(self.width) && has(self.shortestEdge) != has(self.height)",
              message="size says one size; write height and width, or shortestEdge"),
     ),
+    "spec.interface.postprocess[]": (
+        Rule(rule="!has(self.mask) || self.mask == '' || self.function == 'meanPooling'",
+             message="mask is for function meanPooling alone; remove it, or write function meanPooling", field=".mask"),
+    ),
     "spec.rollout": (
         Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",
              message="strategy BlueGreen runs both revisions at full strength, which maxSurge 0 does not allow; write "

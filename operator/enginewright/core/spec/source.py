@@ -203,10 +203,25 @@ class InputSpec(TensorSpec):
     itself takes float32. A quarter of the bytes travels. Evaluation and calibration data are bytes as well."""
 
 
+class PostprocessStepSpec(SpecModel):
+    """What becomes of one output before clients get it, as part of the engine, under the same name."""
+
+    output: str = Field(min_length=1, max_length=MAX_NAME)
+    """Name of the source's output."""
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise"]
+    """softmax, over the last dimension; sigmoid, of each number; meanPooling, the mean of the tokens' vectors without
+    padding, [batch, tokens, width] to [batch, width]; l2Normalise, divided by the length, along the last dimension."""
+    mask: str = Field(default="", max_length=MAX_NAME)
+    """With meanPooling: the input that has 1 for each token and 0 for padding. Left out: attention_mask."""
+
+
 class InterfaceSpec(SpecModel):
-    """Inputs and outputs; needed when the source does not tell them, or when clients send something else."""
+    """Inputs and outputs, where the source does not tell them, and what clients send and get instead."""
 
     inputs: tuple[InputSpec, ...] = Field(default=(), max_length=32)
     """Inputs in the model's order."""
     outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
     """Outputs in the model's order."""
+    postprocess: tuple[PostprocessStepSpec, ...] = Field(default=(), max_length=8)
+    """What engines do with outputs, in this order. The source itself stays as it is: answers are held against what its
+    own would become."""

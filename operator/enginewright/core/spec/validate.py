@@ -289,6 +289,10 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     for index, tensor in enumerate(interface.inputs):
         yield from _normalise(f"spec.interface.inputs[{index}]", tensor)
         yield from image_problems(f"spec.interface.inputs[{index}]", tensor)
+    for index, step in enumerate(interface.postprocess):
+        if step.mask and step.function != "meanPooling":
+            yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
+                           f"says nothing of function {step.function}", "remove it, or write function meanPooling")
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:
