@@ -189,6 +189,11 @@ bench-ways: ## On such a machine: Triton's backends and transports side by side,
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.ways --inputs $(INPUTS)/models $(if $(MODELS),--models "$(MODELS)") \
 	  $(if $(WAYS),--ways "$(WAYS)") $(if $(BACKENDS),--backends "$(BACKENDS)") --output build/bench/ways.json
 
+.PHONY: bench-whole
+bench-whole: ## On such a machine: images of the client's own size, resized by the client and by the engine, into build/bench/whole.json (ACCELERATOR=cpu)
+	mkdir -p build/bench
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.whole $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) --output build/bench/whole.json
+
 .PHONY: test-gpu
 test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two)
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -m "gpu$(if $(filter 2,$(GPUS)),, and not two_gpus)" -p no:cacheprovider --durations=8

@@ -13,6 +13,8 @@ from enginewright_builder.tensors import Array, Tensors
 # Size of a free dimension about which nothing better is known.
 DEFAULT_SIZE = 64
 _TIMES_LEAST = 4
+# Made-up images have no larger side, unless the model takes none this small: a batch of 16 has to fit into memory.
+_LARGEST_IMAGE = 1024
 # What exporters call the batch, ``x_0`` where it has no name.
 _BATCHES = re.compile(r"(?i)n|bs?|batch.*|rows|.*_0")
 _WORDS = np.array(["engine", "wright", "makes", "models", "fast", "and", "tells", "why", "Zürich", "42"])
@@ -34,7 +36,8 @@ def _sample_sizes(spec: TensorSpec, size: int, rng: np.random.Generator, *, batc
     shape = sample_shape(spec, batched=batched)
     if spec.preprocess is None:
         return _sizes(shape, size)
-    return tuple(int(rng.integers(low, high, endpoint=True)) for low, high in map(size_range, shape))
+    return tuple(int(rng.integers(low, max(low, min(high, _LARGEST_IMAGE)), endpoint=True))
+                 for low, high in map(size_range, shape))
 
 
 def usual_size(interface: Interface, size: int) -> int:
