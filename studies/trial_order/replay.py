@@ -94,12 +94,12 @@ class World:
         if build is None:
             usual = self.guesses.build_seconds(rung.backend, rung.precision, self.look, tuned=tuned)
             return graph, usual * self._pace()
-        return graph, build + GATE_SECONDS
+        return graph, build + max(GATE_SECONDS, known.get("gate", 0.0))
 
     def _pace(self) -> float:
         """How many times as long as others' this model's engine for every batch took."""
         mine = self.record["seconds"].get("tensorrt wide")
-        usual = self.guesses.build_seconds("tensorrt", "fp16", self.look) - GATE_SECONDS
+        usual = self.guesses.build_seconds("tensorrt", "fp16", self.look) - self.guesses.gate_seconds(self.look)
         return mine / usual if mine else 1.0
 
 
