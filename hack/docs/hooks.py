@@ -13,8 +13,8 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 # Files outside docs/, and where they go in the site.
-EXTRA = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md",
-         "LICENSE": "LICENSE.txt"}
+EXTRA = {"README.md": "index.md", "LICENSE": "LICENSE.txt", **{name: name for name in (
+    "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "GOVERNANCE.md", "SECURITY.md")}}
 FILES = ("charts/enginewright/README.md", "charts/enginewright/templates/_helpers.tpl")
 FOLDERS = ("examples", "charts/kustomize/example", "charts/enginewright/files")
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")
