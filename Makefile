@@ -107,7 +107,7 @@ survive-study: venv deps ## Random changes, faults and kill -9 on a real apiserv
 
 ##@ Change it
 
-.PHONY: venv generate golden lock sbom hooks docs
+.PHONY: venv generate golden lock sbom hooks docs pictures
 venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
 	@hack/dev/bootstrap.sh
 
@@ -120,6 +120,9 @@ golden: venv ## Rewrite the golden files from what the code gives now; read the 
 docs: venv ## The documents as a site in build/site, links checked
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo build/site/index.html
+
+pictures: venv ## The README's picture and explanation, from the last run of make demo (needs a browser: hack/bin-deps.sh --tests)
+	PYTHONPATH=hack $(VENV)/bin/python -m docs.pictures
 
 lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
 	hack/dev/lock.sh

@@ -160,6 +160,9 @@ verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
 activator_resources: {{ .activatorResources | toJson }}
 activator_replicas: {{ .activatorReplicas | int64 }}
+{{- with .defaultStore }}
+default_store: {{ dict "uri" .uri "secret" .secretRef.name "service_account_name" .serviceAccountName | toJson }}
+{{- end }}
 collect_engines: {{ .collectEngines }}
 engine_grace: {{ .engineGraceSeconds | int64 }}
 job_labels: {{ .jobLabels | toJson }}

@@ -51,6 +51,16 @@ class Prices:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefaultStore:
+    """The store of objects whose spec names none, as ``spec.store`` would say it; none where ``uri`` is empty.
+    ``secret`` and ``service_account_name`` are names in each object's own namespace."""
+
+    uri: str = ""
+    secret: str = ""
+    service_account_name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperatorConfig:
     """Durations in seconds.
 
@@ -82,6 +92,7 @@ class OperatorConfig:
     quality_resources: Resources = Resources(requests={"cpu": "50m", "memory": "256Mi"},
                                              limits={"cpu": "1", "memory": "2Gi"})
     activator_replicas: int = 1
+    default_store: DefaultStore = field(default_factory=DefaultStore)
     collect_engines: bool = True
     engine_grace: int = 604_800  # that an engine is kept after the last that referred to it has gone
     job_labels: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from enginewright.core.config import Images, OperatorConfig, Prices
+from enginewright.core.config import DefaultStore, Images, OperatorConfig, Prices
 from enginewright.settings import read_settings
 from support.kubectl import Kubectl
 
@@ -27,6 +27,7 @@ EVERYTHING = {
     "config": {"serverArgs": ["--log-verbose=1"],
                "prices": {"currency": "EUR", "perHour": {"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6}},
                "jobLabels": {"cost-centre": "42"}, "jobAnnotations": {"sidecar.istio.io/inject": "false"},
+               "defaultStore": {"uri": "s3://engines/all", "secretRef": {"name": "engine-bucket"}},
                "jobEnv": {"HTTPS_PROXY": "http://proxy.example:3128"}, "jobPriorityClassName": "batch"},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "control", "operator": "Exists"}],
@@ -135,6 +136,7 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.images.builder.endswith("0" * 64)
     assert config.images.server == "example.test/triton:26.04-py3"
     assert config.server_args == ("--log-verbose=1",)
+    assert config.default_store == DefaultStore(uri="s3://engines/all", secret="engine-bucket")
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
@@ -193,6 +195,7 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
 @pytest.mark.parametrize(("values", "message"), [
     ({"config": {"drainSecond": 7}}, "drainSecond"),
     ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": -1}}}}, "/config/prices/perHour/cpu"),
+    ({"config": {"defaultStore": {"uri": "engines"}}}, "/config/defaultStore/uri"),
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ({"config": {"serverArgs": ["--log-verbose=1", "--metrics-port=9002"]}}, "is 8002 on each replica"),
     ({"config": {"serverArgs": ["--allow-http=False"]}}, 'config.serverArgs[0]: got "--allow-http=False", is used by'),

@@ -203,6 +203,8 @@ def test_the_defaults_are_the_operators_own() -> None:
         "jobAnnotations": dict(default.job_annotations), "jobEnv": dict(default.job_env),
         "jobPriorityClassName": default.job_priority_class_name,
     }
+    plain["defaultStore"] = {"uri": default.default_store.uri, "secretRef": {"name": default.default_store.secret},
+                             "serviceAccountName": default.default_store.service_account_name}
     plain["activatorReplicas"] = default.activator_replicas
     plain["proveInServerImage"] = default.prove_in_server_image
     for step in ("resolve", "build", "prove", "server", "verify", "quality", "activator"):
