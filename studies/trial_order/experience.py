@@ -26,9 +26,9 @@ BATCHES = (1, 8, 32)
 # What people run without Enginewright is no candidate; nor is the published engine beside its own copies.
 _BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs", "as shipped")
 
-# Seconds by what was built, where product.json and trials.json have none; of an engine for one batch at each of the table's batches. H200
-# cold builds, docs/benchmarks/README.md ("To write INT8 into BERT's graph takes 81 s, into ViT's 91, DeepLabV3's 63 and
-# ConvNeXt's 50") and h200.json's "builds".
+# Seconds by what was built, where product.json and trials.json have none; of an engine for one batch at each of the
+# table's batches. H200 cold builds, docs/benchmarks/README.md ("To write INT8 into BERT's graph takes 81 s, into ViT's
+# 91, DeepLabV3's 63 and ConvNeXt's 50") and h200.json's "builds".
 SECONDS: dict[str, dict[str, Any]] = {
     "graph int8": {"bert-base": 81, "vit-b16": 91, "deeplabv3-resnet50": 63, "convnext-tiny": 50},
     "graph fp16": {"bert-base": 12.7, "resnet50": 7.6},
