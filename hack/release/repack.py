@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import tarfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -24,6 +25,12 @@ LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 CONFIG = "application/vnd.oci.image.config.v1+json"
 LEVEL = 3
 _KEPT_HEADERS = "SCHILY.xattr."  # capabilities of programs
+# Has the day on which each account was made.
+_SHADOW = ("etc/shadow", "etc/shadow-")
+# apt makes them when it runs as root, for itself or for its own user, by what the machine lets it do.
+_APT_FOLDERS = ("var/cache/apt/archives/partial", "var/lib/apt/lists/partial")
+# Of files as buildah saw them, times and all.
+_FILE_DIGEST = re.compile(r"\b(file|dir|multi):[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -95,8 +102,8 @@ def repack(source: Path, target: Path, repository: str, tags: Sequence[str], *, 
 
 def _config(config: oci.Json, diffs: Sequence[str], created: str) -> oci.Json:
     """Comments of the history name images of the machine that built it."""
-    history = [{**{key: value for key, value in step.items() if key != "comment"}, "created": created}
-               for step in config["history"]]
+    history = [{**{key: value for key, value in step.items() if key != "comment"}, "created": created,
+                "created_by": _FILE_DIGEST.sub(r"\1", step.get("created_by", ""))} for step in config["history"]]
     labels = {key: value for key, value in config["config"].get("Labels", {}).items() if key != "io.buildah.version"}
     return {"architecture": config["architecture"], "os": config["os"], "created": created,
             "config": {**config["config"], "Labels": labels}, "history": history,
@@ -125,13 +132,23 @@ def _copy(source: tarfile.TarFile, entry: tarfile.TarInfo, target: tarfile.TarFi
                          if key.startswith(_KEPT_HEADERS)}
     path = entry.name.removeprefix("./")
     contents.take_away(path)
+    if path in _APT_FOLDERS:
+        entry.uid = entry.gid = 0
     stream = source.extractfile(entry) if entry.isreg() else None
     if stream is not None and contents.wants(path):
         content = stream.read()
         contents.add(path, content)
-        target.addfile(entry, io.BytesIO(content))
-    else:
-        target.addfile(entry, stream)
+        stream = io.BytesIO(content)
+    elif stream is not None and path in _SHADOW:
+        content = without_days(stream.read())
+        entry.size = len(content)
+        stream = io.BytesIO(content)
+    target.addfile(entry, stream)
+
+
+def without_days(shadow: bytes) -> bytes:
+    """The third field of each line is the day of the last change of a password; no account here has one."""
+    return re.sub(rb"(?m)^([^:\n]*:[^:\n]*:)\d+:", rb"\g<1>1:", shadow)
 
 
 def _stream(tar: tarfile.TarFile, name: str) -> IO[bytes]:

@@ -44,7 +44,7 @@ def built(folder: Path, time: int, *layers: dict[str, bytes]) -> Path:
     config = oci.Blob.of(repack.CONFIG, oci.dump({
         "architecture": "amd64", "os": "linux", "created": f"{time}",
         "config": {"User": "65532", "Labels": {"io.buildah.version": f"{time}"}},
-        "history": [{"created": f"{time}", "created_by": "COPY", "comment": f"FROM {time}"}],
+        "history": [{"created": f"{time}", "created_by": f"COPY file:{time:064}", "comment": f"FROM {time}"}],
         "rootfs": {"type": "layers", "diff_ids": [oci.sha256(each) for each in plain]}}))
     manifest = oci.manifest(config, blobs, {"base": f"{time}"})
     archive = folder / f"built-{time}.tar"
@@ -84,7 +84,7 @@ def test_all_but_times_and_names_stays(tmp_path: Path) -> None:
     plain = zstd.decompress(packed)
     assert config["rootfs"]["diff_ids"] == [oci.sha256(plain)]
     assert config["config"] == {"User": "65532", "Labels": {}}
-    assert config["history"] == [{"created": "2026-01-01T00:00:00Z", "created_by": "COPY"}]
+    assert config["history"] == [{"created": "2026-01-01T00:00:00Z", "created_by": "COPY file"}]
     with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
         assert tar.getnames() == list(FIRST)
         entry = tar.getmember("usr/bin/sh")
@@ -101,6 +101,14 @@ def test_a_node_reads_both_names(tmp_path: Path) -> None:
     names = [entry["annotations"]["org.opencontainers.image.ref.name"] for entry in index["manifests"]]
     assert names == ["1.2.3", "1.2"]
     assert {entry["digest"] for entry in index["manifests"]} == {image.digest}
+
+
+def test_what_days_and_machines_leave_is_taken_out(tmp_path: Path) -> None:
+    """As two machines left it in images of the same packages."""
+    assert repack.without_days(b"root:*:20417:0:99999:7:::\nx:!:20418:0:::::\n") == (
+        b"root:*:1:0:99999:7:::\nx:!:1:0:::::\n")
+    one, other = ({**FIRST, "etc/shadow": f"root:*:2041{day}:0:99999:7:::\n".encode()} for day in (7, 8))
+    assert repacked(tmp_path, built(tmp_path, 1, one)).digest == repacked(tmp_path, built(tmp_path, 2, other)).digest
 
 
 def test_packages_are_those_that_the_last_layer_leaves(tmp_path: Path) -> None:
