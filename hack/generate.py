@@ -88,13 +88,14 @@ class _Dumper(yaml.SafeDumper):
 def wanted() -> dict[Path, str]:
     """Content by file."""
     chart_values = (CHART / "values.yaml").read_text()
-    table = values.render(chart_values, (CHART / "Chart.yaml").read_text())
+    schema = (CHART / "values.schema.json").read_text()
+    table = values.render(chart_values, (CHART / "Chart.yaml").read_text(), schema)
     return {CRD: render(), TEMPLATE: render_template(), FIELDS: fields.render(crd(old_names=False)),
             SCHEMA: json_schema.render(crd(old_names=False)),
             BAD_INPUT: bad_input.render(BAD_INPUT.read_text()),
             INPUTS: inputs.render(INPUTS.read_text()),
             CHART / "README.md": table,
-            DEFAULTS: render_defaults(chart_values, (CHART / "values.schema.json").read_text())}
+            DEFAULTS: render_defaults(chart_values, schema)}
 
 
 def main() -> int:

@@ -41,9 +41,9 @@ def with_registry(chart: Path, registry: str, defaults_text: DefaultsText) -> No
     if not re.fullmatch(r"[^\s/@\"]+(/[^\s/@\"]+)*", registry):
         raise ValueError(f"REGISTRY={registry} is no registry; write host[:port][/path], without a scheme")
     path.write_text(text.replace(_REGISTRY, f'  imageRegistry: "{registry}"\n'))
-    (chart / "files" / "defaults.yaml").write_text(
-        defaults_text(path.read_text(), (chart / "values.schema.json").read_text()))
-    (chart / "README.md").write_text(values.render(path.read_text(), (chart / "Chart.yaml").read_text()))
+    schema = (chart / "values.schema.json").read_text()
+    (chart / "files" / "defaults.yaml").write_text(defaults_text(path.read_text(), schema))
+    (chart / "README.md").write_text(values.render(path.read_text(), (chart / "Chart.yaml").read_text(), schema))
 
 
 def package(chart: Path, output: Path) -> Path:
