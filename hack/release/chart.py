@@ -72,6 +72,15 @@ def artefact(packed: Path, chart: Path, archive: Path, created: str) -> str:
     return described.digest
 
 
+def listing(repository: Path, archive: Path) -> str:
+    """Write what Artifact Hub reads of a repository of charts in a registry, beside the chart's own tags."""
+    config = oci.Blob.of("application/vnd.cncf.artifacthub.config.v1+yaml", b"{}")
+    layer = oci.Blob.of("application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml", repository.read_bytes())
+    described = oci.manifest(config, [layer], {})
+    oci.write(archive, described, [config, layer], [{"org.opencontainers.image.ref.name": "artifacthub.io"}], {})
+    return described.digest
+
+
 def install_yaml(helm: Path, chart: Path, version: str, registry: str) -> str:
     """Raises ``subprocess.CalledProcessError`` when Helm refuses the chart."""
     command = [str(helm), "template", kustomize.NAME, str(chart), "--namespace", kustomize.NAMESPACE, "--skip-tests",

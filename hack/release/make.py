@@ -111,7 +111,10 @@ def _chart(release: Release) -> None:
         packed = chart.package(copy, release.output)
         name = f"enginewright-chart-{release.version}.oci.tar"
         chart.artefact(packed, copy, release.output / name, release.created)
+        chart.listing(release.tree / "charts" / "artifacthub-repo.yml", release.output / "artifacthub-repo.oci.tar")
         shutil.copy(release.tree / "crds" / "enginewright.io_optimisedmodels.yaml", release.output / "crds.yaml")
+        shutil.copy(release.tree / "docs" / "schema" / "optimisedmodel.json",
+                    release.output / "optimisedmodel.schema.json")
         registry = release.options.registry or chart.PLACEHOLDER
         text = chart.install_yaml(binaries.build(binaries.HELM), copy, release.version, registry)
         (release.output / "install.yaml").write_text(text)

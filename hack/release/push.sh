@@ -19,7 +19,7 @@ copy() { # copy ARCHIVE TAG NAME
 for archive in "$folder"/*.oci.tar; do
   name="$(basename "$archive" .oci.tar)"
   name="${name%%-[0-9]*}"
-  [[ "$name" != enginewright-chart ]] || name=charts/enginewright
+  [[ "$name" != enginewright-chart && "$name" != artifacthub-repo ]] || name=charts/enginewright
   while read -r tag; do
     copy "$archive" "$tag" "$name" "$@"
   done < <(tar -xOf "$archive" index.json | grep -o '"org.opencontainers.image.ref.name":"[^"]*"' | cut -d'"' -f4)

@@ -141,3 +141,15 @@ def test_the_apiserver_takes_install_yaml(of_registry: Path, control_plane: Path
     assert container["image"].startswith(f"{REGISTRY}/enginewright-operator:")
     assert "ValidatingAdmissionPolicy" in {found["kind"] for found in objects}
     assert not any("helm.sh" in json.dumps(found["metadata"]) for found in objects)
+
+
+def test_artifact_hub_finds_who_owns_the_chart(release: Path) -> None:
+    with tarfile.open(release / "artifacthub-repo.oci.tar") as tar:
+        (entry,) = oci.read(tar, "index.json")["manifests"]
+        described = oci.read(tar, oci.member(entry["digest"]))
+        stream = tar.extractfile(oci.member(described["layers"][0]["digest"]))
+        assert stream is not None
+        text = stream.read().decode()
+    assert entry["annotations"]["org.opencontainers.image.ref.name"] == "artifacthub.io"
+    assert described["layers"][0]["mediaType"] == "application/vnd.cncf.artifacthub.repository-metadata.layer.v1.yaml"
+    assert {"repositoryID", "owners"} <= set(yaml.safe_load(text))
