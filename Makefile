@@ -169,7 +169,18 @@ images: deps ## Build the operator, builder and server images (ACCELERATOR=cuda:
 
 ##@ Release
 
-.PHONY: krew
+.PHONY: release verify-release version krew
+release: venv deps ## All files of a release into build/release (REGISTRY=host/path URL=https://… RELEASE_KEY=file.pem CUDA=1 TWICE=1 DIRTY=1 WITHOUT="images plugin")
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m release --registry "$(REGISTRY)" --url "$(URL)" --key "$(RELEASE_KEY)" \
+	  $(if $(CUDA),--cuda) $(if $(TWICE),--twice) $(if $(DIRTY),--dirty) $(addprefix --without ,$(WITHOUT)) $(ARGS)
+
+verify-release: venv ## Check a release's sums, signatures and bills of materials with their own tools (FOLDER=build/release KEY=release.pub)
+	hack/release/verify.sh "$(or $(FOLDER),build/release)" $(KEY)
+
+version: venv ## Write the version TO=X.Y.Z into all files that have it, and what is generated from them
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m release --to "$(or $(TO),?)"
+	hack/dev/generate.sh
+
 krew: venv ## Archives of the kubectl plugin and their manifest for krew, into build/krew (URL=https://… where they will lie)
 	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m krew --url "$(URL)"
 

@@ -34,10 +34,21 @@ EVERYTHING = {
     "priorityClassName": "system-cluster-critical",
     "podAnnotations": {"team": "inference"},
     "podLabels": {"team": "inference"},
-    "env": [{"name": "NO_COLOR", "value": "1"}],
+    "extraEnv": [{"name": "NO_COLOR", "value": "1"}],
+    "extraArgs": ["--log-level=DEBUG"],
+    "extraVolumes": [{"name": "cache", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"},
+                      "data": {"release": "{{ .Release.Name }}"}},
+                     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-text\"}\n"],
+    "trustedCA": {"configMap": "company-ca"},
     "serviceAccount": {"annotations": {"note": "mine"}},
-    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
-                "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"},
+                                   "relabelings": [{"targetLabel": "cluster", "replacement": "eu-1"}],
+                                   "metricRelabelings": [{"action": "labeldrop", "regex": "pod"}]},
+                "podMonitor": {"enabled": True, "relabelings": [{"targetLabel": "cluster", "replacement": "eu-1"}],
+                               "metricRelabelings": [{"action": "labeldrop", "regex": "instance"}]},
+                "prometheusRule": {"enabled": True}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}], "models": {
         "enabled": True, "clientsFrom": [{"podSelector": {}}],
         "replicaEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}},
@@ -59,7 +70,7 @@ def test_golden(render: Callable[[Values], str], case: str) -> None:
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 STRUCTURES = ("global", "images", "openshift", "crds", "rbac", "config", "serviceAccount", "metrics", "tracing",
-              "networkPolicy")
+              "networkPolicy", "trustedCA")
 
 
 @pytest.mark.parametrize("without", [
@@ -262,10 +273,12 @@ def test_the_apiserver_admits_all_of_it(objects: Objects, control_plane: Path) -
         for kind in ("CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule"):
             found.pop(kind, None)
         # Pod security judges pods; a Deployment that can make none would be taken with a warning.
+        for pod in found["Pod"]:
+            pod["spec"]["serviceAccountName"] = "probe"
         for deployment in found["Deployment"]:
             pod = deployment["spec"]["template"]
-            found.setdefault("Pod", []).append({**manifest("v1", "Pod", "probe", **pod["metadata"]),
-                                                "spec": {**pod["spec"], "serviceAccountName": "probe"}})
+            found["Pod"].append({**manifest("v1", "Pod", "probe", **pod["metadata"]),
+                                 "spec": {**pod["spec"], "serviceAccountName": "probe"}})
         for item in (item for items in found.values() for item in items):
             complaint = Kubectl(control_plane, item["metadata"].get("namespace", "enginewright-system")).admits(item)
             assert complaint == "", f"{item['kind']} {item['metadata']['name']}"
