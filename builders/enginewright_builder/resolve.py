@@ -32,7 +32,7 @@ from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.normalise import taken
 from enginewright_builder.shapes import checked
-from enginewright_builder.sources import places
+from enginewright_builder.sources import places, tensorflow_packages
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
@@ -66,6 +66,8 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
+    if located.format in tensorflow_packages.FORMATS:
+        tensorflow_packages.packages()
     if located.format == "onnx":
         _onnx_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, path)

@@ -23,6 +23,8 @@ from enginewright_builder.onnx_interface import graph_interface
 from enginewright_builder.sources.exported_program import check_exported_program
 from enginewright_builder.sources.formats import check_config, check_weight_index, locate
 from enginewright_builder.sources.integrity import check_onnx, check_safetensors
+from enginewright_builder.sources.saved_model import _messages as messages
+from enginewright_builder.sources.saved_model import check_saved_model
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
                     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -73,6 +75,34 @@ def _graph() -> bytes:
                              [tensor])
     content: bytes = helper.make_model(made).SerializeToString()
     return content
+
+
+def _saved_model() -> bytes:
+    model = messages()["SavedModel"]()
+    graph = model.graphs.add()
+    function = graph.graph.add().library.add().functions.add()
+    function.signature.add().name.append(b"answer")
+    function.nodes.add().op.append(b"Relu")
+    function.nodes[0].attributes.add().value.add().function.add().name.append(b"answer")
+    graph.signatures.add().name.append(b"serving_default")
+    graph.objects.add().nodes.add().bare.add().name.append(b"answer")
+    content: bytes = model.SerializeToString()
+    return content
+
+
+@given(st.binary(max_size=64) | spoilt(_saved_model()))
+def test_saved_model(content: bytes) -> None:
+    ends(lambda path: check_saved_model(path.parent), content, "saved_model.pb")
+
+
+@given(st.dictionaries(st.sampled_from(["class_name", "module", "registered_name", "config"]),
+                       st.sampled_from(["Dense", "keras.layers", "Sequential", "keras"]) | JSON) | JSON)
+def test_keras(config: Any) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, member in (("metadata.json", "{}"), ("config.json", json.dumps(config)), ("model.weights.h5", "")):
+            archive.writestr(name, member)
+    ends(locate, content.getvalue(), "m.keras")
 
 
 @given(st.binary(max_size=64) | spoilt(_graph()))

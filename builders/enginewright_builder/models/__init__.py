@@ -9,6 +9,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
 from enginewright_builder.shapes import checked_batch, takes_batches
+from enginewright_builder.sources import tensorflow_packages
 from enginewright_builder.sources.formats import Located
 
 __all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
@@ -49,6 +50,10 @@ def _opened(located: Located, interface: Interface | None, workspace: Path | Non
         from enginewright_builder.models.torchscript import load_torchscript
 
         return load_torchscript(located.path, interface, device, workspace)
+    if located.format in tensorflow_packages.FORMATS:
+        from enginewright_builder.models.tensorflow import load_tensorflow
+
+        return load_tensorflow(located.path, located.format, interface, device, workspace)
     if located.format == "onnx":
         from enginewright_builder.models.onnx import load_onnx
 
