@@ -10,11 +10,11 @@ least of them; one with a profile for each batch is as fast as the single ones, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder.competition.agenda import Agenda, Plan, Stand
+from enginewright_builder.competition.agenda import DISTURBS, Agenda, Plan, Stand
 from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, Costs
 from enginewright_builder.competition.experience import GATE_SECONDS, Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
@@ -27,7 +27,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "trial-orde
 BATCHES = (1, 8, 32)
 BUDGETS = (150, 300, 900)
 ZONE = 1.03
-COMPILED_BESIDE = ("torch", "fp16")
+COMPILED_BESIDE, WRITTEN_BESIDE = "torch", ("tensorrt", "int8")
 # Of a rung that was not measured, where the anchor takes 1 ms.
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.
@@ -117,49 +117,76 @@ def tuned(plan: Plan) -> Iterator[Plan]:
         yield Plan(rung=Rung(backend=plan.rung.backend, precision=plan.rung.precision, ranges=tuple(one)), of=plan.name)
 
 
-def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
-    world = World(model, table or experience("gpu"))
-    clock = BEFORE_SECONDS
-    started: dict[tuple[str, str], float] = {}
+class Workbench:
+    """What goes on beside the builds of one replayed build, and its clock in seconds since it began."""
 
-    def graph_left(backend: str, precision: str, usual: float) -> float | None:
-        if not overlap or backend != "tensorrt" or precision not in ("int8", "fp8"):
+    def __init__(self, world: World, *, overlap: bool) -> None:
+        self.world, self.overlap, self.clock = world, overlap, BEFORE_SECONDS
+        self._started: dict[tuple[str, str], float] = {}
+
+    def graph_left(self, backend: str, precision: str, usual: float = 0.0) -> float | None:
+        """INT8's graph is written from the first trial on; another waits for it, and is written when its turn comes."""
+        if not self.overlap or (backend, precision) != WRITTEN_BESIDE:
             return None
-        began = started.setdefault((backend, precision), clock) if precision == "int8" else None
+        began = self._started.setdefault(WRITTEN_BESIDE, self.clock)
+        graph, _ = self.world.seconds(Rung(backend=backend, precision=precision))
+        return max(0.0, SLOWER * graph - (self.clock - began))
+
+    def engine_left(self, backend: str, precision: str, usual: float = 0.0) -> float | None:
+        """Of a package that :meth:`prepare` has begun."""
+        began = self._started.get((backend, precision)) if backend == COMPILED_BESIDE else None
         if began is None:
             return None
-        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[0] - (clock - began))
+        _, build = self.world.seconds(Rung(backend=backend, precision=precision))
+        return max(0.0, SLOWER * build - (self.clock - began))
 
-    def engine_left(backend: str, precision: str, usual: float) -> float | None:
-        """The first package that promises anything is compiled beside the builds, from the first trial on."""
-        if not overlap or (backend, precision) != COMPILED_BESIDE:
-            return None
-        began = started.setdefault((backend, precision), clock)
-        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[1] - (clock - began))
+    def prepare(self, ahead: Sequence[Plan]) -> None:
+        """Begins the first package of ``ahead``: one at a time."""
+        packages = [plan.rung for plan in ahead if plan.rung.backend == COMPILED_BESIDE]
+        if self.overlap and packages and not self._compiling():
+            self._started.setdefault((COMPILED_BESIDE, packages[0].precision), self.clock)
 
-    costs = Costs(world.guesses, world.look, graph_left=graph_left, engine_left=engine_left)
-    agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()})
+    def spend(self, rung: Rung, timed: frozenset[int], *, written: bool) -> tuple[float, float, bool]:
+        """Seconds of its graph and its build, where the graph is ``written`` already or not; and whether the engine was
+        made beside the builds."""
+        graph, build = self.world.seconds(rung, timed)
+        beside = None if rung.ranges else self.engine_left(rung.backend, rung.precision)
+        # Longer while a package is compiled.
+        disturbed = build + min(build, self._compiling()) * DISTURBS / SLOWER
+        build = disturbed if beside is None else beside + LOAD_SECONDS
+        left = 0.0 if written else self.graph_left(rung.backend, rung.precision)
+        graph = graph if left is None else left
+        self.clock += graph + build
+        return graph, build, beside is not None
+
+    def _compiling(self) -> float:
+        """For how long a package is still being compiled."""
+        return max([self.engine_left(*of) or 0.0 for of in self._started], default=0.0)
+
+
+def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
+    world = World(model, table or experience("gpu"))
+    bench = Workbench(world, overlap=overlap)
+    costs = Costs(world.guesses, world.look, graph_left=bench.graph_left, engine_left=bench.engine_left)
+    agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()},
+                    {COMPILED_BESIDE})
     tried: list[str] = []
     times: dict[str, dict[int, float]] = {}
     passing: set[str] = set()
     written: set[tuple[str, str]] = set()
     while True:
         known = Known(batches=BATCHES, look=world.look, times=times, passing=frozenset(passing))
-        stand = Stand(known=known, seconds=budget - clock - AFTER_SECONDS, left=budget - clock,
-                      tried=frozenset(tried))
+        left = budget - bench.clock
+        stand = Stand(known=known, seconds=left - AFTER_SECONDS, left=left, tried=frozenset(tried))
         plan = agenda.next(stand)
         if plan is None:
             break
+        bench.prepare(agenda.ahead(stand))
         of = (plan.rung.backend, plan.rung.precision)
         timed = frozenset(batch for batch in BATCHES if f"{plan.of} @{batch}" in tried)
-        graph, build = world.seconds(plan.rung, timed)
-        beside = None if plan.rung.ranges else engine_left(*of, build)
-        build = build if beside is None else beside + LOAD_SECONDS
-        left = 0.0 if of in written else graph_left(*of, graph)
-        graph = graph if left is None else left
+        graph, build, beside = bench.spend(plan.rung, timed, written=of in written)
         written.add(of)
-        clock += graph + build
-        if beside is None:
+        if not beside:
             costs.record(plan.rung, (), graph + build, graph, built=True)
         tried.append(plan.name)
         times[plan.name] = world.times(plan)
@@ -168,7 +195,7 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
     best = world.best()
     shipped = {batch: min((times[name][batch] for name in passing if batch in times.get(name, {})),
                           default=math.inf) for batch in BATCHES}
-    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=clock + AFTER_SECONDS,
+    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=bench.clock + AFTER_SECONDS,
                   regret={batch: shipped[batch] / best[batch] for batch in BATCHES})
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from support.children import Children, children_of
 from support.kubectl import Kubectl
 
+ROOT = Path(__file__).resolve().parents[2]
 JSON = dict[str, Any]
 H100 = "NVIDIA-H100-80GB-HBM3"
 BASE: JSON = {"source": {"uri": "pvc://models/a"}}
@@ -62,6 +64,9 @@ OBJECTS: dict[str, JSON] = {
                  "volumeMounts": [{"name": "logs", "mountPath": "/logs"}]},
                 {"name": "shipper", "image": "example/shipper:1", "ports": [{"containerPort": 9000}]}]}}}},
 }
+# A fleet has no pods of its own, only objects with one of its classes.
+OBJECTS |= {f"examples/{path.name}": spec for path in sorted((ROOT / "examples").glob("*.yaml"))
+            if "classes" not in (spec := yaml.safe_load(path.read_text())["spec"])["placement"]}
 CONFIG = OperatorConfig(
     runtime_class_name="nvidia", image_pull_secrets=("registry",), job_labels={"cost-centre": "42"},
     job_annotations={"example.com/note": "hello"}, job_env={"HTTPS_PROXY": "http://proxy.example:3128"},

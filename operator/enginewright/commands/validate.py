@@ -13,6 +13,7 @@ import yaml
 from enginewright.core.labels import API_VERSION, KIND
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec, parse_spec, validate, validate_name
+from enginewright.core.spec.cautions import Caution, cautions
 from enginewright.core.spec.fleet import classes_of
 from enginewright.core.spec.validate import validate_member_name
 
@@ -25,7 +26,8 @@ class FileError(Exception):
 
 
 def check_files(options: argparse.Namespace) -> int:
-    """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read."""
+    """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read. What is valid
+    and seldom meant is a warning, and changes no status."""
     refused = False
     try:
         found = list(models_in(options.files))
@@ -33,11 +35,13 @@ def check_files(options: argparse.Namespace) -> int:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     for path, document in found:
-        name, problems = _check(document)
+        name, problems, warnings = _check(document)
         refused |= bool(problems)
         print(f"{path}: {name}: {'refused' if problems else 'valid'}")
         for problem in problems:
             print(f"  {problem}")
+        for warning in warnings:
+            print(f"  warning: {warning}")
     return EXIT_REFUSED if refused else 0
 
 
@@ -63,12 +67,13 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
             yield document
 
 
-def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem]]:
+def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem], Sequence[Caution]]:
     name = str((document.get("metadata") or {}).get("name") or "")
     bad_name = validate_name(name)
     spec = parse_spec(document.get("spec") or {})
     problems = [*validate(spec), *_long(name, spec)] if isinstance(spec, Spec) else spec
-    return name or "(no name)", [*([bad_name] if bad_name else []), *problems]
+    warnings = cautions(spec) if isinstance(spec, Spec) else ()
+    return name or "(no name)", [*([bad_name] if bad_name else []), *problems], warnings
 
 
 def _long(name: str, spec: Spec) -> Iterator[Problem]:

@@ -1,4 +1,4 @@
-"""What the status of each object says, as series: conditions for alarms, and what inferences cost."""
+"""What each object asks for and its status says, as series: conditions for alarms, latency, cost of inferences."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ from prometheus_client.registry import Collector
 from enginewright.observe.keys import Key
 
 OBJECT = ("namespace", "optimisedmodel")
+P99 = "0.99"
 
 
 @dataclass(frozen=True)
 class _Shown:
     """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
-    status.quality has, ``rate`` inferences a joule as the build measured them, idle power included."""
+    status.quality has, ``rate`` inferences a joule as the build measured them, idle power included. ``objective`` is
+    (quantile, seconds), ``live`` the p99 in seconds."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
     quality: Mapping[str, Any] | None = None
     rate: float | None = None
+    objective: tuple[str, float] | None = None
+    live: float | None = None
 
 
 class Exposed(Collector):
@@ -31,8 +35,8 @@ class Exposed(Collector):
     def __init__(self) -> None:
         self._shown: dict[Key, _Shown] = {}
 
-    def remember(self, key: Key, status: Mapping[str, Any]) -> None:
-        """``status`` as it is written: plain data."""
+    def remember(self, key: Key, status: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
+        """``status`` as it is written and ``spec`` as it is stored: plain data, a ``spec`` of any shape."""
         cost, conditions = status.get("cost"), status.get("conditions") or ()
         engine = status.get("engine") or {}
         watts, throughput = engine.get("powerWatts"), engine.get("throughput")
@@ -41,6 +45,8 @@ class Exposed(Collector):
             cost=(cost["currency"], cost["perMillionInferences"]) if cost else None,
             quality=status.get("quality"),
             rate=throughput / watts if watts and throughput else None,
+            objective=_objective(spec),
+            live=_seconds((status.get("autoscaling") or {}).get("p99Milliseconds")),
         )
 
     def forget(self, key: Key) -> None:
@@ -59,7 +65,17 @@ class Exposed(Collector):
         rates = GaugeMetricFamily("enginewright_engine_inferences_per_joule",
                                   "Of the build's measured load, idle power included: status.engine.throughput by "
                                   "powerWatts.", labels=OBJECT)
+        objectives = GaugeMetricFamily("enginewright_objective_latency_seconds", "spec.objective.latency.",
+                                       labels=(*OBJECT, "quantile"))
+        lives = GaugeMetricFamily("enginewright_live_latency_seconds",
+                                  "Latency of the slowest replica in the last minute, as in status.autoscaling.",
+                                  labels=(*OBJECT, "quantile"))
         for key, shown in self._shown.items():
+            if shown.objective:
+                quantile, seconds = shown.objective
+                objectives.add_metric((key.namespace, key.name, quantile), seconds)
+            if shown.live is not None:
+                lives.add_metric((key.namespace, key.name, P99), shown.live)
             if shown.rate is not None:
                 rates.add_metric((key.namespace, key.name), shown.rate)
             for condition in shown.conditions:
@@ -71,4 +87,22 @@ class Exposed(Collector):
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])
-        yield from (conditions, costs, agreement, answers, rates)
+        yield from (conditions, costs, agreement, answers, rates, objectives, lives)
+
+
+def _objective(spec: Mapping[str, Any]) -> tuple[str, float] | None:
+    """Quantile as Triton's own series write it, and seconds; None without an objective, or where it is malformed."""
+    objective = spec.get("objective")
+    latency = objective.get("latency") if isinstance(objective, Mapping) else None
+    if not isinstance(latency, Mapping):
+        return None
+    percentile, seconds = latency.get("percentile", 99), _seconds(latency.get("milliseconds"))
+    if seconds is None or isinstance(percentile, bool) or not isinstance(percentile, int | float):
+        return None
+    return f"{percentile / 100:.6g}", seconds
+
+
+def _seconds(milliseconds: object) -> float | None:
+    if isinstance(milliseconds, bool) or not isinstance(milliseconds, int | float):
+        return None
+    return milliseconds / 1e3

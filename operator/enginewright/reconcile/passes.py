@@ -314,7 +314,7 @@ class Reconciler:
 
     async def _tell(self, view: ObjectView, status: Mapping[str, Any]) -> ObjectView:
         """In status and as metrics; returns the object as it is then."""
-        self._parts.exposed.remember(Key(view.namespace, view.name), status)
+        self._parts.exposed.remember(Key(view.namespace, view.name), status, view.spec)
         return await self._parts.reporter.status(view, status)
 
     async def _surface(self, view: ObjectView, error: Exception, log: FilteringBoundLogger) -> None:

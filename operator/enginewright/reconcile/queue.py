@@ -2,7 +2,8 @@
 
 Three sets in the manner of Kubernetes' own controllers. A key that is added while it is in work runs once more
 afterwards, so nothing that happened during a pass is missed. Keys wait in lanes, by why they were added; the lanes take
-turns, so that a thousand queues that rise delay no rollout by more than a turn of each lane, nor the other way round.
+turns, so that neither a thousand queues that rise nor a thousand rollouts stop the other. Every second turn is for
+queues that rise, behind which requests wait.
 For the event loop's thread only.
 """
 
@@ -21,7 +22,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Lane(IntEnum):
-    """Why a key waits. One that was added for several reasons waits in the first of their lanes."""
+    """Why a key waits. One that was added for several reasons waits in all of their lanes, until the first of them
+    comes to it."""
 
     ASKED = 0  # its spec has not been looked at yet
     NEWS = 1  # something has happened to it, or was to be looked at now
@@ -29,7 +31,7 @@ class Lane(IntEnum):
     ROUTINE = 3  # a resync
 
 
-LANES: Final = len(Lane)
+TURNS: Final = (Lane.ASKED, Lane.SCALING, Lane.NEWS, Lane.SCALING, Lane.ROUTINE, Lane.SCALING)
 
 
 class WorkQueue(Generic[K]):
@@ -39,14 +41,14 @@ class WorkQueue(Generic[K]):
         self._chance = chance
         self._ready: tuple[OrderedDict[K, None], ...] = tuple(OrderedDict() for _ in Lane)
         self._turn = 0
-        self._dirty: dict[K, Lane] = {}
+        self._dirty: dict[K, set[Lane]] = {}
         self._working: set[K] = set()
         self._timers: dict[K, tuple[asyncio.TimerHandle, Lane]] = {}
         self._failures: dict[K, int] = {}
         self._wakeup = asyncio.Event()
 
     def __len__(self) -> int:
-        return sum(map(len, self._ready))
+        return len(self._dirty.keys() - self._working)
 
     @property
     def delayed(self) -> int:
@@ -54,15 +56,11 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K, lane: Lane = Lane.NEWS) -> None:
         """Work on ``key`` as soon as a worker is free; once more when it is in work now."""
-        before = self._dirty.get(key)
-        if before is not None and before <= lane:
-            return
-        self._dirty[key] = lane
-        if key in self._working:
-            return
-        if before is not None:
-            del self._ready[before][key]
-        self._push(key, lane)
+        lanes = self._dirty.setdefault(key, set())
+        if lane not in lanes:
+            lanes.add(lane)
+            if key not in self._working:
+                self._push(key, lane)
 
     def add_after(self, key: K, delay: float, lane: Lane = Lane.NEWS) -> None:
         """Work on ``key`` in ``delay`` seconds, or at the time that was set before if that is earlier."""
@@ -97,18 +95,19 @@ class WorkQueue(Generic[K]):
         while not any(self._ready):
             self._wakeup.clear()
             await self._wakeup.wait()
-        while not self._ready[self._turn]:
-            self._turn = (self._turn + 1) % LANES
-        key, _ = self._ready[self._turn].popitem(last=False)
-        self._turn = (self._turn + 1) % LANES
-        del self._dirty[key]
+        while not self._ready[TURNS[self._turn]]:
+            self._turn = (self._turn + 1) % len(TURNS)
+        key = next(iter(self._ready[TURNS[self._turn]]))
+        self._turn = (self._turn + 1) % len(TURNS)
+        for lane in self._dirty.pop(key):
+            del self._ready[lane][key]
         self._working.add(key)
         self._drop_timer(key)
         return key
 
     def done(self, key: K) -> None:
         self._working.discard(key)
-        if (lane := self._dirty.get(key)) is not None:
+        for lane in self._dirty.get(key, ()):
             self._push(key, lane)
 
     def forget(self, key: K) -> None:

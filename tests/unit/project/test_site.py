@@ -45,8 +45,8 @@ def test_the_site_builds_and_no_link_is_dead(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True,
                           text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    shown = (tmp_path / "site" / "user-guide.html").read_text()
-    assert 'href="examples/cpu.yaml"' in shown
+    shown = (tmp_path / "site" / "how-to" / "first-model.html").read_text()
+    assert 'href="../examples/cpu.yaml"' in shown
     listed = (tmp_path / "site" / "adr" / "index.html").read_text()
     assert all(f'href="{path.stem}.html"' in listed for path in (ROOT / "docs" / "adr").glob("0*.md"))
     assert re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="https?://', shown) == [], "it fetches from elsewhere"

@@ -16,6 +16,7 @@ kind: OptimisedModel
 metadata: {name: minilm}
 spec:
   source: {uri: "pvc://models/minilm"}
+  accuracy: {evaluation: {uri: "pvc://models/evaluation.jsonl"}}
   placement: {accelerator: cpu}
 """
 
@@ -45,6 +46,17 @@ def test_crd_is_the_one_in_the_repository(capsys: pytest.CaptureFixture[str]) ->
 
 def test_a_good_manifest(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
     assert run(capsys, "validate", str(manifest)) == (0, f"{manifest}: minilm: valid\n", "")
+
+
+def test_what_is_good_and_seldom_meant_is_a_warning(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    text = GOOD.replace('  accuracy: {evaluation: {uri: "pvc://models/evaluation.jsonl"}}\n', "")
+    manifest.write_text(text.replace("accelerator: cpu", "accelerator: gpu"))
+    code, out, err = run(capsys, "validate", str(manifest))
+    assert (code, err) == (0, "")
+    first, *warnings = out.splitlines()
+    assert first == f"{manifest}: minilm: valid"
+    assert [line.partition(" is left out")[0] for line in warnings] == [
+        "  warning: spec.accuracy.evaluation:", "  warning: spec.placement.gpu.product:"]
 
 
 def test_every_problem_is_named_with_a_remedy(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from enginewright.observe.keys import Key
@@ -28,9 +29,9 @@ def cost(registry: CollectorRegistry) -> float | None:
 def test_the_newest_status_and_nothing_of_what_is_gone() -> None:
     registry, exposed = CollectorRegistry(), Exposed()
     registry.register(exposed)
-    exposed.remember(KEY, status("False", "Building"))
+    exposed.remember(KEY, status("False", "Building"), {})
     assert (ready(registry, "False", "Building"), cost(registry)) == (1, 1.5)
-    exposed.remember(KEY, status("True", "Serving"))
+    exposed.remember(KEY, status("True", "Serving"), {})
     assert (ready(registry, "False", "Building"), ready(registry, "True", "Serving")) == (None, 1)
     exposed.forget(KEY)
     assert (ready(registry, "True", "Serving"), cost(registry)) == (None, None)
@@ -41,21 +42,21 @@ def test_how_far_live_answers_agree() -> None:
     registry, exposed = CollectorRegistry(), Exposed()
     registry.register(exposed)
     told = {"agreement": 0.995, "low": 0.99, "high": 0.999, "required": 0.98, "samples": 700}
-    exposed.remember(KEY, {**status("True", "Serving"), "quality": told})
+    exposed.remember(KEY, {**status("True", "Serving"), "quality": told}, {})
     found = {bound: registry.get_sample_value("enginewright_quality_agreement", {**OF_IT, "bound": bound})
              for bound in ("mean", "low", "high", "required")}
     assert found == {"mean": 0.995, "low": 0.99, "high": 0.999, "required": 0.98}
     assert registry.get_sample_value("enginewright_quality_samples", OF_IT) == 700
-    exposed.remember(KEY, {**status("True", "Serving"), "quality": {**told, "agreement": 0.0, "samples": 0}})
+    exposed.remember(KEY, {**status("True", "Serving"), "quality": {**told, "agreement": 0.0, "samples": 0}}, {})
     assert registry.get_sample_value("enginewright_quality_agreement", {**OF_IT, "bound": "mean"}) is None
-    exposed.remember(KEY, status("True", "Serving"))
+    exposed.remember(KEY, status("True", "Serving"), {})
     assert registry.get_sample_value("enginewright_quality_samples", OF_IT) is None
 
 
 def test_what_has_no_conditions_yet_has_no_series() -> None:
     registry, exposed = CollectorRegistry(), Exposed()
     registry.register(exposed)
-    exposed.remember(KEY, {})
+    exposed.remember(KEY, {}, {})
     assert [sample for metric in registry.collect() for sample in metric.samples] == []
 
 
@@ -66,7 +67,43 @@ def test_inferences_a_joule_of_the_build_where_its_power_was_measured() -> None:
     def rate() -> float | None:
         return registry.get_sample_value("enginewright_engine_inferences_per_joule", OF_IT)
 
-    exposed.remember(KEY, {"engine": {"throughput": 900.0, "powerWatts": 300.0}})
+    exposed.remember(KEY, {"engine": {"throughput": 900.0, "powerWatts": 300.0}}, {})
     assert rate() == 3.0
-    exposed.remember(KEY, {"engine": {"throughput": 900.0}})
+    exposed.remember(KEY, {"engine": {"throughput": 900.0}}, {})
     assert rate() is None
+
+
+def series(spec: dict[str, object], status: dict[str, object] | None = None) -> dict[tuple[str, str], float]:
+    """By name and quantile."""
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+    exposed.remember(KEY, status or {}, spec)
+    samples = [sample for metric in registry.collect() for sample in metric.samples]
+    assert all({name: sample.labels[name] for name in OF_IT} == OF_IT for sample in samples)
+    return {(sample.name, sample.labels["quantile"]): sample.value for sample in samples}
+
+
+OBJECTIVE, LIVE = "enginewright_objective_latency_seconds", "enginewright_live_latency_seconds"
+
+
+@pytest.mark.parametrize(("latency", "quantile"), [
+    ({"milliseconds": 20}, "0.99"), ({"milliseconds": 20, "percentile": 99}, "0.99"),
+    ({"milliseconds": 20, "percentile": 99.9}, "0.999"), ({"milliseconds": 20.0, "percentile": 50}, "0.5"),
+    ({"milliseconds": 20, "percentile": 99.99}, "0.9999"),
+])
+def test_the_objective_has_its_quantile_as_triton_writes_it(latency: dict[str, object], quantile: str) -> None:
+    assert series({"objective": {"latency": latency}}) == {(OBJECTIVE, quantile): 0.02}
+
+
+@pytest.mark.parametrize("spec", [
+    {}, {"objective": {"throughput": 5}}, {"objective": "fast"}, {"objective": {"latency": 20}},
+    {"objective": {"latency": {"milliseconds": "20"}}}, {"objective": {"latency": {"milliseconds": True}}},
+    {"objective": {"latency": {"milliseconds": 20, "percentile": "99"}}},
+])
+def test_without_an_objective_there_is_no_series(spec: dict[str, object]) -> None:
+    assert series(spec) == {}
+
+
+def test_the_live_p99_is_that_of_the_status() -> None:
+    assert series({}, {"autoscaling": {"p99Milliseconds": 31.5}}) == {(LIVE, "0.99"): 0.0315}
+    assert series({}, {"autoscaling": {"queueDepth": 3}}) == {}

@@ -55,23 +55,24 @@ async def test_keys_come_in_the_order_they_were_added(queue: WorkQueue[str]) -> 
     assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
 
 
-async def test_the_lanes_take_turns(queue: WorkQueue[str]) -> None:
-    """A thousand queues that rise do not delay a rollout, nor a thousand rollouts a queue that rises."""
-    for number in range(3):
+async def test_every_second_turn_is_for_queues_that_rise(queue: WorkQueue[str]) -> None:
+    """Neither a thousand of them nor a thousand rollouts stop the other."""
+    for number in range(4):
         queue.add(f"scaled-{number}", Lane.SCALING)
         queue.add(f"asked-{number}", Lane.ASKED)
     queue.add("news")
-    order = [await queue.get() for _ in range(7)]
-    assert order == ["asked-0", "news", "scaled-0", "asked-1", "scaled-1", "asked-2", "scaled-2"]
+    order = [await queue.get() for _ in range(9)]
+    assert order == ["asked-0", "scaled-0", "news", "scaled-1", "scaled-2", "asked-1", "scaled-3", "asked-2", "asked-3"]
 
 
-async def test_a_key_waits_in_the_first_of_its_lanes(queue: WorkQueue[str]) -> None:
+async def test_a_key_keeps_its_place_in_each_of_its_lanes_and_leaves_all_at_once(queue: WorkQueue[str]) -> None:
     queue.add("a", Lane.SCALING)
-    queue.add("a", Lane.ASKED)
-    queue.add("a", Lane.ROUTINE)
     queue.add("b", Lane.NEWS)
-    assert len(queue) == 2
-    assert [await queue.get() for _ in range(2)] == ["a", "b"]
+    queue.add("a", Lane.NEWS)
+    queue.add("a", Lane.ROUTINE)
+    queue.add("c", Lane.SCALING)
+    assert len(queue) == 3
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
     assert len(queue) == 0
 
 
