@@ -80,7 +80,10 @@ class Model:
 
         specs = [tf.TensorSpec(spec.shape, spec.dtype, name=f"{_IN}{index}")
                  for index, spec in enumerate(self._inputs.values())]
-        model, _ = convert.from_function(tf.function(renamed, input_signature=specs), specs, opset=opset)
+        function = tf.function(renamed, input_signature=specs)
+        _teach()
+        model, _ = convert.from_function(function, specs, opset=opset)
+        _keep_constants(model.graph, function.get_concrete_function(*specs))
         for value in (*model.graph.input, *model.graph.output):
             for dim in value.type.tensor_type.shape.dim:
                 if not dim.HasField("dim_value"):  # tf2onnx numbers free sizes through
@@ -103,6 +106,44 @@ class Model:
         found = self._call(**given)
         np.savez(outputs, **{f"array_{index}": found[name].numpy() for index, name in enumerate(self._outputs)})
         return {}
+
+
+# What tf2onnx has no operator for, by the input, a tensor of 1 and a maker of operators: ``gelu`` has the first.
+_WRITTEN: dict[str, Callable[[str, str, Callable[..., str]], tuple[str, list[str]]]] = {
+    "Erfc": lambda x, one, make: ("Sub", [one, make("Erf", x)]),
+    "Expm1": lambda x, one, make: ("Sub", [make("Exp", x), one]),
+    "Log1p": lambda x, one, make: ("Log", [make("Add", x, one)]),
+}
+
+
+def _teach() -> None:
+    """Adds to what tf2onnx converts."""
+    import numpy as np
+    from tf2onnx import utils
+    from tf2onnx.handler import tf_op
+
+    def write(ctx: Any, node: Any, **kwargs: Any) -> None:
+        del kwargs
+        name, found = node.output[0], node.input[0]
+        told = {"shapes": [ctx.get_shape(name)], "dtypes": [ctx.get_dtype(name)]}
+        number = utils.map_onnx_to_numpy_type(ctx.get_dtype(name))
+        one = ctx.make_const(utils.make_name("one"), np.array(1, number)).output[0]
+        ctx.remove_node(node.name)
+        last, inputs = _WRITTEN[node.type](found, one, lambda kind, *of: ctx.make_node(kind, of, **told).output[0])
+        ctx.make_node(last, inputs, outputs=[name], **told)
+
+    tf_op.register_handler(write, 9, list(_WRITTEN), "", {})
+
+
+def _keep_constants(graph: Any, function: Any) -> None:
+    """Numbers that the model was given beside its weights, as those of Keras's ``Normalization``: tf2onnx leaves them
+    as inputs."""
+    from onnx import numpy_helper
+
+    values = {placeholder.name: value for value, placeholder in function.graph.captures}
+    for value in [value for value in graph.input if not value.name.startswith(_IN)]:
+        graph.initializer.append(numpy_helper.from_array(values[value.name].numpy(), value.name))
+        graph.input.remove(value)
 
 
 def _told(name: str, spec: Any) -> dict[str, Any]:

@@ -153,6 +153,8 @@ ENTRIES = (
           source=SAVED),
     Entry(name="several inputs and outputs, a mask, attention", make=made(tensors.attention), served=BATCHES,
           source=SAVED),
+    Entry(name="rows of a table: Keras's `Normalization`, `gelu`", make=made(tensors.tabular), served=BATCHES,
+          source=SAVED),
     Entry(name="a batch that is fixed", make=made(tensors.frozen), served=BATCHES, source=SAVED,
           how="The batch is freed; answers alone and beside others must agree with TensorFlow's."),
     Entry(name="state in and out, and a scalar", make=made(tensors.with_state), served=CALLS, source=SAVED,

@@ -70,6 +70,20 @@ def attention(folder: Path) -> None:
     _attention().export(folder / "model")
 
 
+def tabular(folder: Path) -> None:
+    """What Keras keeps beside the weights, and operators that tf2onnx has not."""
+    import keras
+    import numpy as np
+    from keras import layers
+
+    normalised = layers.Normalization()
+    normalised.adapt(np.random.default_rng(0).normal(3.0, 2.0, (32, 6)).astype(np.float32))
+    x = layers.Input((6,), name="x")
+    hidden = layers.Dense(16, activation="gelu")(normalised(x))
+    grown = keras.ops.expm1(hidden) - keras.ops.log1p(keras.ops.abs(hidden))
+    keras.Model(x, layers.Dense(1, activation="sigmoid")(grown)).export(folder / "model")
+
+
 def without_signature(folder: Path) -> None:
     import tensorflow as tf
 
@@ -183,8 +197,8 @@ def _save(folder: Path, kept: dict[str, Any], function: Callable[..., Any], **sp
 
 
 MODELS: dict[str, Callable[[Path], None]] = {make.__name__: make for make in (
-    perceptron, images, recurrent, frozen, with_state, attention, without_signature, reading, words, random, unknown,
-    keras_layers, keras_lambda, keras_own_class, keras_pickle, keras_h5)}
+    perceptron, images, recurrent, frozen, with_state, attention, tabular, without_signature, reading, words, random,
+    unknown, keras_layers, keras_lambda, keras_own_class, keras_pickle, keras_h5)}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
