@@ -36,7 +36,11 @@ from enginewright_builder.sources import places, tensorflow_packages
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
+from enginewright_builder.sources.saved_model import signature_interface
 from enginewright_builder.sources.signature import check_signature
+
+# Formats that say their inputs to who only reads them.
+_TELLING = ("onnx", tensorflow_packages.SAVED_MODEL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +72,8 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     located = locate(path, request.source.format)
     if located.format in tensorflow_packages.FORMATS:
         tensorflow_packages.packages()
-    if located.format == "onnx":
-        _onnx_interface(located, request.interface)
+    if located.format in _TELLING:
+        _own_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, path)
     evaluation, evaluation_digest = _data(request, located, request.accuracy.evaluation, EVALUATION,
                                           scratch / places.EVALUATION)
@@ -133,25 +137,28 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
     normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
-    if located.format == "onnx" and not normalises:
-        samples = check_against(samples, _onnx_interface(located, interface), where)
+    if located.format in _TELLING and not normalises:
+        samples = check_against(samples, _own_interface(located, interface), where)
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
-    if interface is not None and interface.inputs and (located.format != "onnx" or normalises):
+    if interface is not None and interface.inputs and (located.format not in _TELLING or normalises):
         # Outputs may be named without a shape, which says nothing of a batch.
         known = dataclasses.replace(interface, outputs=tuple(spec for spec in interface.outputs if spec.shape))
         return check_against(samples, _with_single_samples(checked(known)), where)
     return samples
 
 
-def _onnx_interface(located: Located, stated: Interface | None) -> Interface:
-    """Raises :class:`UserError` ``InterfaceInvalid``."""
+def _own_interface(located: Located, stated: Interface | None) -> Interface:
+    """Of a source that tells it without being opened. Raises :class:`UserError` ``InterfaceInvalid``."""
     import onnx
 
-    from enginewright_builder.onnx_interface import graph_interface, merged
+    from enginewright_builder.onnx_interface import graph_interface, merged, with_batch
 
-    found = graph_interface(onnx.load(str(located.path), load_external_data=False))
+    if located.format == tensorflow_packages.SAVED_MODEL:
+        found = with_batch(signature_interface(located.path))
+    else:
+        found = graph_interface(onnx.load(str(located.path), load_external_data=False))
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
     return _with_single_samples(found)
@@ -174,7 +181,7 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     if accuracy.task is None:
         return
     check_units(accuracy.task, len(set(queries)) or len(evaluation))
-    outputs = (_onnx_interface(located, request.interface) if located.format == "onnx"
+    outputs = (_own_interface(located, request.interface) if located.format in _TELLING
                else request.interface or Interface()).outputs
     if not outputs:
         return

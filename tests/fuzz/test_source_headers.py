@@ -24,7 +24,7 @@ from enginewright_builder.sources.exported_program import check_exported_program
 from enginewright_builder.sources.formats import check_config, check_weight_index, locate
 from enginewright_builder.sources.integrity import check_onnx, check_safetensors
 from enginewright_builder.sources.saved_model import _messages as messages
-from enginewright_builder.sources.saved_model import check_saved_model
+from enginewright_builder.sources.saved_model import check_saved_model, signature_interface
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
                     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -84,7 +84,8 @@ def _saved_model() -> bytes:
     function.signature.add().name.append(b"answer")
     function.nodes.add().op.append(b"Relu")
     function.nodes[0].attributes.add().value.add().function.add().name.append(b"answer")
-    graph.signatures.add().name.append(b"serving_default")
+    serving = graph.signatures.add(name=[b"serving_default"]).value.add()
+    serving.inputs.add(name=[b"x"]).info.add(kind=[1]).shape.add().sizes.add(size=[-1])
     graph.objects.add().nodes.add().bare.add().name.append(b"answer")
     content: bytes = model.SerializeToString()
     return content
@@ -92,7 +93,13 @@ def _saved_model() -> bytes:
 
 @given(st.binary(max_size=64) | spoilt(_saved_model()))
 def test_saved_model(content: bytes) -> None:
-    ends(lambda path: check_saved_model(path.parent), content, "saved_model.pb")
+    def check(path: Path) -> None:
+        (path.parent / "variables").mkdir()
+        (path.parent / "variables" / "variables.index").touch()
+        check_saved_model(path.parent)
+        signature_interface(path.parent)
+
+    ends(check, content, "saved_model.pb")
 
 
 @given(st.dictionaries(st.sampled_from(["class_name", "module", "registered_name", "config"]),

@@ -107,8 +107,10 @@ class Worker:
                             value=path, remedy="save it again with TensorFlow or Keras of this image's release, or an "
                                                "older one")
         self.inputs, self.outputs = opened["inputs"], opened["outputs"]
+        for spec in self.inputs:
+            _check_shape(spec)
         for spec in (*self.inputs, *self.outputs):
-            _check_tensor(spec)
+            _check_type(spec)
 
     @property
     def fixed_batch(self) -> int:
@@ -195,11 +197,14 @@ def _only_checked(source: Path, folder: Path) -> Path:
     return view
 
 
-def _check_tensor(spec: Mapping[str, Any]) -> None:
+def _check_shape(spec: Mapping[str, Any]) -> None:
     if spec["shape"] is None:
         raise UserError("InterfaceInvalid", f"{spec['name']!r} has no shape, not even a number of dimensions",
                         field=_FIELD, value=spec["name"], remedy="export it with tf.TensorSpec(shape, dtype) for every "
                                                                  "input; sizes may be None")
+
+
+def _check_type(spec: Mapping[str, Any]) -> None:
     if spec["dtype"] not in DTYPES or spec["dtype"] == STRING:
         raise UserError("InterfaceInvalid", f"{spec['name']!r} is of type {spec['dtype']}, which is not converted",
                         field=_FIELD, value=f"{spec['name']}: {spec['dtype']}",

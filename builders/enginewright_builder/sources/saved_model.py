@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.tensorflow_ops import PLAIN, SAVERS
 
@@ -30,15 +31,24 @@ _INIT = "__saved_model_init_op"
 _STANDS_IN = "api_implements"
 
 _FIELD = "spec.source.uri"
+# DataType of tensorflow/core/framework/types.proto.
+_TYPES = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 9: "int64", 10: "bool",
+          17: "uint16", 19: "float16", 22: "uint32", 23: "uint64"}
 # Protobuf's own limit.
 _MOST_BYTES = (1 << 31) - 1
 _EXPORT = ("export it again from Keras with model.export(FOLDER), or with "
            "tf.saved_model.save(module, FOLDER, signatures=…)")
-# A message's fields: number, name, and the message that it is, or ``str``. All are read as lists, so that what
+# A message's fields: number, name, and the message that it is, ``str`` or ``int``. All are read as lists, so that what
 # is there twice is seen twice.
 _MESSAGES: dict[str, list[tuple[int, str, str]]] = {
     "SavedModel": [(2, "graphs", "MetaGraph")],
-    "MetaGraph": [(2, "graph", "Graph"), (5, "signatures", "Named"), (7, "objects", "Objects")],
+    "MetaGraph": [(2, "graph", "Graph"), (5, "signatures", "Signature"), (7, "objects", "Objects")],
+    "Signature": [(1, "name", "str"), (2, "value", "Sides")],
+    "Sides": [(1, "inputs", "Tensor"), (2, "outputs", "Tensor")],
+    "Tensor": [(1, "name", "str"), (2, "info", "Info")],
+    "Info": [(2, "kind", "int"), (3, "shape", "Shape")],
+    "Shape": [(2, "sizes", "Size"), (3, "unknown", "int")],
+    "Size": [(1, "size", "int")],
     "Graph": [(2, "library", "Library")],
     "Library": [(1, "functions", "Function")],
     "Function": [(1, "signature", "Named"), (3, "nodes", "Node"), (5, "attributes", "Attribute")],
@@ -91,6 +101,41 @@ def serving_signature(folder: Path, names: list[str]) -> str:
 def signatures(folder: Path) -> list[str]:
     """Raises :class:`UserError` ``SourceCorrupt``."""
     return _names(_read(folder / GRAPH).graphs[0].signatures)
+
+
+def signature_interface(folder: Path) -> Interface:
+    """What requests hold and get, as the serving signature says; no outputs where it does not say their shapes. Raises
+    :class:`UserError` ``InterfaceInvalid`` for tensors that are not converted."""
+    found = _read(folder / GRAPH).graphs[0].signatures
+    serving = serving_signature(folder, _names(found))
+    sides = [side for one in found if serving in map(_text, one.name) for side in one.value]
+    inputs, outputs = ([one for side in sides for one in getattr(side, kind)] for kind in ("inputs", "outputs"))
+    return Interface(inputs=_specs(inputs), outputs=_specs(outputs) if all(map(_has_shape, outputs)) else ())
+
+
+def _specs(tensors: list[Any]) -> tuple[TensorSpec, ...]:
+    return tuple(sorted(map(_spec, tensors), key=lambda spec: spec.name))
+
+
+def _has_shape(tensor: Any) -> bool:
+    shapes = [shape for info in tensor.info for shape in info.shape]
+    return bool(shapes) and not any(any(shape.unknown) for shape in shapes)
+
+
+def _spec(tensor: Any) -> TensorSpec:
+    name = "".join(map(_text, tensor.name))
+    kinds = [kind for info in tensor.info for kind in info.kind]
+    shapes = [shape for info in tensor.info for shape in info.shape]
+    told = _TYPES.get(kinds[-1] if kinds else 0, "")
+    if not told:
+        raise _refuse("InterfaceInvalid", f"{name!r} is of a type that is not converted", name,
+                      f"export the model with one of {', '.join(_TYPES.values())}")
+    if not _has_shape(tensor):
+        raise _refuse("InterfaceInvalid", f"{name!r} has no shape, not even a number of dimensions", name,
+                      "export it with tf.TensorSpec(shape, dtype) for every input; sizes may be None")
+    sizes = [size.size[-1] if size.size else 0 for shape in shapes for size in shape.sizes]
+    return TensorSpec(name=name, dtype=told, shape=tuple(size if size >= 0 else f"{name}_{axis}"
+                                                         for axis, size in enumerate(sizes)))
 
 
 def _check_functions(folder: Path, graph: Any) -> None:
@@ -173,13 +218,14 @@ def _messages() -> dict[str, Any]:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field_kinds = descriptor_pb2.FieldDescriptorProto
+    kinds = {"str": field_kinds.TYPE_BYTES, "int": field_kinds.TYPE_INT64}
     file = descriptor_pb2.FileDescriptorProto(name="saved_model.proto", package="seen", syntax="proto2")
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         for number, field, kind in fields:
             added = message.field.add(number=number, name=field, label=field_kinds.LABEL_REPEATED)
-            if kind == "str":
-                added.type = field_kinds.TYPE_BYTES
+            if kind in kinds:
+                added.type = kinds[kind]
             else:
                 added.type, added.type_name = field_kinds.TYPE_MESSAGE, f".seen.{kind}"
     pool = descriptor_pool.DescriptorPool()

@@ -43,6 +43,16 @@ _TENSORS = """
     Unique UniqueWithCounts Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
     UnsortedSegmentSum UpperBound Where Xdivy Xlogy ZerosLike
 """
+# Of training, in functions that Keras 2 wrote beside the forward pass, and recurrent networks on GPUs.
+_BACKWARD = """
+    AccumulateNV2 AvgPoolGrad AvgPool3DGrad BatchNormWithGlobalNormalizationGrad BiasAddGrad BroadcastGradientArgs
+    Conv2DBackpropFilter Conv3DBackpropFilterV2 CudnnRNN CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3
+    CudnnRNNV2 CudnnRNNV3 DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput EluGrad
+    FakeQuantWithMinMaxVarsGradient FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 InvGrad
+    LeakyReluGrad LRNGrad MaxPool3DGrad MaxPoolGrad MaxPoolGradV2 MirrorPadGrad ReciprocalGrad Relu6Grad ReluGrad
+    ResizeBicubicGrad ResizeBilinearGrad ResizeNearestNeighborGrad RsqrtGrad SeluGrad SigmoidGrad SoftplusGrad
+    SoftsignGrad SqrtGrad StridedSliceGrad TanhGrad
+"""
 # Which call other functions of the same file, by name.
 _CALLS = "Case If PartitionedCall StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile While"
 # Weights, which lie in memory.
@@ -51,7 +61,7 @@ _WEIGHTS = """
     ResourceGather ResourceGatherNd ResourceScatterAdd ResourceScatterUpdate VarHandleOp VariableShape
     VarIsInitializedOp
 """
-PLAIN = frozenset(f"{_TENSORS} {_CALLS} {_WEIGHTS}".split())
+PLAIN = frozenset(f"{_TENSORS} {_BACKWARD} {_CALLS} {_WEIGHTS}".split())
 # What ``tf.saved_model.save`` writes into the two functions by which a later TensorFlow might save and restore weights.
 # Nothing calls them: weights are read from ``variables/`` without them.
 SAVERS = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename", "StaticRegexFullMatch",

@@ -6,12 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from enginewright_builder.contract import AccuracyRequest, BuildRequest, DataRequest, SourceRequest
 from enginewright_builder.errors import UserError
+from enginewright_builder.resolve import resolve
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.sources.saved_model import _messages as messages
+from enginewright_builder.sources.saved_model import signature_interface
 from enginewright_builder.sources.tensorflow_ops import PLAIN, SAVERS
+from enginewright_builder.sources.tensorflow_packages import PACKAGES_VARIABLE
 
 Ops = Mapping[str, Sequence[str]]
 PLAIN_FUNCTION: Ops = {"answer": ("MatMul", "Relu")}
@@ -164,6 +169,57 @@ def test_damaged(content: bytes, tmp_path: Path) -> None:
 def test_without_weights(tmp_path: Path) -> None:
     (write(tmp_path, build()) / "variables" / "variables.index").unlink()
     assert "variables.index" in refused(tmp_path).message
+
+
+def tensor(side: Any, name: str, kind: int, *sizes: int, unknown: bool = False) -> None:
+    info = side.add(name=[name.encode()]).info.add(kind=[kind])
+    shape = info.shape.add(unknown=[1] if unknown else [])
+    for size in sizes:
+        shape.sizes.add(size=[size])
+
+
+def signed(fill: Callable[[Any], None]) -> bytes:
+    return build(change=lambda model: fill(model.graphs[0].signatures[0].value.add()))
+
+
+def test_the_signature_says_the_interface(tmp_path: Path) -> None:
+    def fill(sides: Any) -> None:
+        tensor(sides.inputs, "x", 1, -1, 16)
+        tensor(sides.inputs, "gain", 9)
+        tensor(sides.outputs, "y", 19, -1, 3)
+
+    found = signature_interface(write(tmp_path, signed(fill)))
+    assert [(one.name, one.dtype, one.shape) for one in (*found.inputs, *found.outputs)] == [
+        ("gain", "int64", ()), ("x", "float32", ("x_0", 16)), ("y", "float16", ("y_0", 3))]
+
+
+def test_outputs_without_a_shape_are_left_to_the_build(tmp_path: Path) -> None:
+    def fill(sides: Any) -> None:
+        tensor(sides.inputs, "x", 1, -1, 16)
+        tensor(sides.outputs, "y", 1, unknown=True)
+
+    assert signature_interface(write(tmp_path, signed(fill))).outputs == ()
+
+
+@pytest.mark.parametrize(("kind", "unknown", "says"), [(7, False, "type"), (8, False, "type"), (1, True, "no shape")])
+def test_what_is_not_converted_is_named(kind: int, unknown: bool, says: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, signed(lambda sides: tensor(sides.inputs, "x", kind, unknown=unknown)))
+    with pytest.raises(UserError, match=says) as caught:
+        signature_interface(folder)
+    assert (caught.value.reason, caught.value.value) == ("InterfaceInvalid", "x")
+
+
+def test_evaluation_data_are_held_against_it_before_a_device_is_used(tmp_path: Path,
+                                                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "packages" / "tensorflow").mkdir(parents=True)
+    monkeypatch.setenv(PACKAGES_VARIABLE, str(tmp_path / "packages"))
+    folder = write(tmp_path / "model", signed(lambda sides: tensor(sides.inputs, "x", 1, -1, 16)))
+    np.savez(tmp_path / "evaluation", x=np.zeros((20, 17), np.float32))
+    request = BuildRequest(model_name="m", source=SourceRequest(uri=str(folder)), accuracy=AccuracyRequest(
+        evaluation=DataRequest(uri=str(tmp_path / "evaluation.npz"))))
+    with pytest.raises(UserError, match=r"x has shape \[17\], expected \[16\]") as caught:
+        resolve(request, tmp_path / "scratch")
+    assert caught.value.reason == "EvaluationDataInvalid"
 
 
 def test_no_operator_is_on_both_lists() -> None:
