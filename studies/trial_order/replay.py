@@ -9,12 +9,14 @@ least of them; one with a profile for each batch is as fast as the single ones, 
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
-from enginewright_builder.competition.agenda import DISTURBS, Agenda, Plan, Stand
+from enginewright_builder.competition.agenda import Agenda, Plan, Stand
 from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, Costs
 from enginewright_builder.competition.experience import GATE_SECONDS, Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
@@ -23,18 +25,19 @@ from enginewright_builder.engines.base import BatchRange, Rung
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.measure.look import Look
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "trial-order.md"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+PAGE = BENCHMARKS / "trial-order.md"
 BATCHES = (1, 8, 32)
 BUDGETS = (150, 300, 900)
 ZONE = 1.03
-COMPILED_BESIDE, WRITTEN_BESIDE = "torch", ("tensorrt", "int8")
+COMPILED_BESIDE = ("torch", "fp16")
 # Of a rung that was not measured, where the anchor takes 1 ms.
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.
 LEAST_GAIN_AT_1 = 0.853
-# Before the ladder: the source is opened, exported, run on the evaluation data; after it: race, sweep, proof.
-# trials.json: 36 to 44 s before, of which 6 to 24 to open the source and 10 to 20 to export it; 37 to 53 s after.
-BEFORE_SECONDS, AFTER_SECONDS = 40.0, 50.0
+# Before the ladder the source is opened and exported, as long as product.json says, and run on the evaluation data;
+# after it come race, sweep and proof: 39 to 55 s in product.json.
+BEFORE, ASK_SECONDS, AFTER_SECONDS = ("resolve", "fetch", "export"), 4.0, 50.0
 PRECISIONS = {"tensorrt": ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), "torch": ("fp32", "tf32", "bf16", "fp16"),
               "onnxruntime": ("fp32", "tf32", "fp16")}
 
@@ -94,12 +97,12 @@ class World:
         if build is None:
             usual = self.guesses.build_seconds(rung.backend, rung.precision, self.look, tuned=tuned)
             return graph, usual * self._pace()
-        return graph, build + GATE_SECONDS
+        return graph, build + max(GATE_SECONDS, known.get("gate", 0.0))
 
     def _pace(self) -> float:
         """How many times as long as others' this model's engine for every batch took."""
         mine = self.record["seconds"].get("tensorrt wide")
-        usual = self.guesses.build_seconds("tensorrt", "fp16", self.look) - GATE_SECONDS
+        usual = self.guesses.build_seconds("tensorrt", "fp16", self.look) - self.guesses.gate_seconds(self.look)
         return mine / usual if mine else 1.0
 
 
@@ -117,76 +120,49 @@ def tuned(plan: Plan) -> Iterator[Plan]:
         yield Plan(rung=Rung(backend=plan.rung.backend, precision=plan.rung.precision, ranges=tuple(one)), of=plan.name)
 
 
-class Workbench:
-    """What goes on beside the builds of one replayed build, and its clock in seconds since it began."""
-
-    def __init__(self, world: World, *, overlap: bool) -> None:
-        self.world, self.overlap, self.clock = world, overlap, BEFORE_SECONDS
-        self._started: dict[tuple[str, str], float] = {}
-
-    def graph_left(self, backend: str, precision: str, usual: float = 0.0) -> float | None:
-        """INT8's graph is written from the first trial on; another waits for it, and is written when its turn comes."""
-        if not self.overlap or (backend, precision) != WRITTEN_BESIDE:
-            return None
-        began = self._started.setdefault(WRITTEN_BESIDE, self.clock)
-        graph, _ = self.world.seconds(Rung(backend=backend, precision=precision))
-        return max(0.0, SLOWER * graph - (self.clock - began))
-
-    def engine_left(self, backend: str, precision: str, usual: float = 0.0) -> float | None:
-        """Of a package that :meth:`prepare` has begun."""
-        began = self._started.get((backend, precision)) if backend == COMPILED_BESIDE else None
-        if began is None:
-            return None
-        _, build = self.world.seconds(Rung(backend=backend, precision=precision))
-        return max(0.0, SLOWER * build - (self.clock - began))
-
-    def prepare(self, ahead: Sequence[Plan]) -> None:
-        """Begins the first package of ``ahead``: one at a time."""
-        packages = [plan.rung for plan in ahead if plan.rung.backend == COMPILED_BESIDE]
-        if self.overlap and packages and not self._compiling():
-            self._started.setdefault((COMPILED_BESIDE, packages[0].precision), self.clock)
-
-    def spend(self, rung: Rung, timed: frozenset[int], *, written: bool) -> tuple[float, float, bool]:
-        """Seconds of its graph and its build, where the graph is ``written`` already or not; and whether the engine was
-        made beside the builds."""
-        graph, build = self.world.seconds(rung, timed)
-        beside = None if rung.ranges else self.engine_left(rung.backend, rung.precision)
-        # Longer while a package is compiled.
-        disturbed = build + min(build, self._compiling()) * DISTURBS / SLOWER
-        build = disturbed if beside is None else beside + LOAD_SECONDS
-        left = 0.0 if written else self.graph_left(rung.backend, rung.precision)
-        graph = graph if left is None else left
-        self.clock += graph + build
-        return graph, build, beside is not None
-
-    def _compiling(self) -> float:
-        """For how long a package is still being compiled."""
-        return max([self.engine_left(*of) or 0.0 for of in self._started], default=0.0)
-
-
 def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
     world = World(model, table or experience("gpu"))
-    bench = Workbench(world, overlap=overlap)
-    costs = Costs(world.guesses, world.look, graph_left=bench.graph_left, engine_left=bench.engine_left)
-    agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()},
-                    {COMPILED_BESIDE})
+    clock = before_seconds(model)
+    started: dict[tuple[str, str], float] = {}
+
+    def graph_left(backend: str, precision: str, usual: float) -> float | None:
+        if not overlap or backend != "tensorrt" or precision not in ("int8", "fp8"):
+            return None
+        began = started.setdefault((backend, precision), clock) if precision == "int8" else None
+        if began is None:
+            return None
+        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[0] - (clock - began))
+
+    def engine_left(backend: str, precision: str, usual: float) -> float | None:
+        """The first package that promises anything is compiled beside the builds, from the first trial on."""
+        if not overlap or (backend, precision) != COMPILED_BESIDE:
+            return None
+        began = started.setdefault((backend, precision), clock)
+        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[1] - (clock - began))
+
+    costs = Costs(world.guesses, world.look, graph_left=graph_left, engine_left=engine_left)
+    agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()})
     tried: list[str] = []
     times: dict[str, dict[int, float]] = {}
     passing: set[str] = set()
     written: set[tuple[str, str]] = set()
     while True:
         known = Known(batches=BATCHES, look=world.look, times=times, passing=frozenset(passing))
-        left = budget - bench.clock
-        stand = Stand(known=known, seconds=left - AFTER_SECONDS, left=left, tried=frozenset(tried))
+        stand = Stand(known=known, seconds=budget - clock - AFTER_SECONDS, left=budget - clock,
+                      tried=frozenset(tried))
         plan = agenda.next(stand)
         if plan is None:
             break
-        bench.prepare(agenda.ahead(stand))
         of = (plan.rung.backend, plan.rung.precision)
         timed = frozenset(batch for batch in BATCHES if f"{plan.of} @{batch}" in tried)
-        graph, build, beside = bench.spend(plan.rung, timed, written=of in written)
+        graph, build = world.seconds(plan.rung, timed)
+        beside = None if plan.rung.ranges else engine_left(*of, build)
+        build = build if beside is None else beside + LOAD_SECONDS
+        left = 0.0 if of in written else graph_left(*of, graph)
+        graph = graph if left is None else left
         written.add(of)
-        if not beside:
+        clock += graph + build
+        if beside is None:
             costs.record(plan.rung, (), graph + build, graph, built=True)
         tried.append(plan.name)
         times[plan.name] = world.times(plan)
@@ -195,8 +171,15 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
     best = world.best()
     shipped = {batch: min((times[name][batch] for name in passing if batch in times.get(name, {})),
                           default=math.inf) for batch in BATCHES}
-    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=bench.clock + AFTER_SECONDS,
+    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=clock + AFTER_SECONDS,
                   regret={batch: shipped[batch] / best[batch] for batch in BATCHES})
+
+
+@lru_cache
+def before_seconds(model: str) -> float:
+    product = json.loads((BENCHMARKS / "product.json").read_text(encoding="utf-8"))
+    steps = next(one["steps"] for one in product["models"] if one["model"] == model)
+    return ASK_SECONDS + sum(float(steps[step]) for step in BEFORE)
 
 
 _HEAD = """# The order of trials, replayed
@@ -206,7 +189,8 @@ of [h200.json](h200.json) is predicted from the seven others. A figure is the ti
 best accurate candidate that was ever measured, by batch; below 1 where an engine for batch 1 that was not measured is
 taken to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
 nothing. A trial costs what it cost on an H100 ([trials.json](trials.json)); one that was not tried there costs what the
-other models' did, times what this model took longer than they. 40 s pass before the ladder and 50 s after it.
+other models' did, times what this model took longer than they. As many seconds pass before the ladder as did in
+[product.json](product.json), and 50 s after it.
 """
 
 

@@ -11,8 +11,8 @@ layers kept precise. :mod:`promise` says what each could gain. What holds whatev
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from enginewright_builder.competition.cost import Costs
 from enginewright_builder.competition.experience import Experience
@@ -27,9 +27,6 @@ BUILD_COST = {"onnxruntime": 0, "tensorrt": 1, "torch": 2}
 WORTH_NAMING = 1.01
 # And no more than so many: status and report have little room.
 NAMED = 4
-# What a whole engine that is made beside the builds costs them, of the seconds that it takes alone. ResNet-50's engine
-# for batch 1 took 43 s beside PyTorch's compiler (17 to 23 s alone), DeepLabV3's 57 s: an H200, default budget.
-DISTURBS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +63,12 @@ class Stand:
 
 @dataclass
 class Agenda:
-    """``plans`` are the rungs that were asked for; ``tuned`` are the plans tuned from a candidate, by its name.
-    ``disturbing`` are the backends whose engines use the device while they are made beside the builds."""
+    """``plans`` are the rungs that were asked for; ``tuned`` are the plans tuned from a candidate, by its name."""
 
     plans: Sequence[Plan]
     experience: Experience
     costs: Costs
     tuned: dict[str, list[Plan]] = field(default_factory=dict)
-    disturbing: Collection[str] = ()
 
     def next(self, stand: Stand) -> Plan | None:
         """The next trial; None where nothing that is left fits into the time or is worth it."""
@@ -99,27 +94,10 @@ class Agenda:
         return self._trial(plan, stand).seconds
 
     def ahead(self, stand: Stand) -> list[Plan]:
-        """The rungs for every batch that are worth preparing for, the most promising first. One that disturbs the
-        builds is worth it where it is part of the best use of the time, though it takes some of theirs; not before one
-        passes, as until then it is unknown how long builds take here."""
+        """The rungs for every batch that are worth preparing for, the most promising first."""
         plans = {name: plan for name, plan in self._open(stand).items() if not (plan.of or plan.mends)}
         promises = [one for one in self._outlook(plans, stand).promises() if one.gain > SUPERFLUOUS]
-        wide = [plans[one.trial.name] for one in sorted(promises, key=lambda one: -one.gain)]
-        if not any(self._disturbs(plan) for plan in wide):
-            return wide
-        chosen = self._chosen_beside(stand) if stand.known.passing else set()
-        return [plan for plan in wide if plan.name in chosen or not self._disturbs(plan)]
-
-    def _disturbs(self, plan: Plan) -> bool:
-        return plan.rung.backend in self.disturbing and not plan.rung.ranges
-
-    def _chosen_beside(self, stand: Stand) -> set[str]:
-        """The best use of the time, if the disturbing ones were made beside the others."""
-        plans = [plan for plan in self._open(stand).values() if plan.wanted]
-        trials = [self._trial(plan, stand) for plan in plans]
-        beside = [replace(trial, seconds=DISTURBS * trial.seconds) if self._disturbs(plan) else trial
-                  for plan, trial in zip(plans, trials, strict=True)]
-        return {one.name for one in Outlook(beside, stand.known, self.experience).choose(stand.seconds)}
+        return [plans[one.trial.name] for one in sorted(promises, key=lambda one: -one.gain)]
 
     def left(self, stand: Stand) -> list[tuple[Plan, Promise]]:
         """What was not tried, with what it could bring: all that was asked for, and the tuned ones that could bring

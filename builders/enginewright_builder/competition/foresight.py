@@ -28,20 +28,13 @@ LEAST_MEMORY_BYTES, MEMORY_TIMES_GRAPH = 8 << 30, 8
 SLOWER = 1.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Begun:
-    work: Beside
-    since: float
-    makes_engine: bool
-
-
 @dataclass
 class Foresight:
     workshop: Workshop
     clock: Callable[[], float] = time.monotonic
     cpus: Callable[[], int] = available_cpus
     memory: Callable[[], int] = free_memory_bytes
-    _begun: dict[tuple[str, str], _Begun] = field(default_factory=dict)
+    _begun: dict[tuple[str, str], tuple[Beside, float]] = field(default_factory=dict)
 
     def prepare(self, plans: Sequence[Plan]) -> None:
         """Begins for each engine the first of ``plans`` for which there is something to do, if nothing else of that
@@ -58,7 +51,7 @@ class Foresight:
                 log.warning("nothing could be prepared for %s", plan.name, exc_info=error)
                 continue
             if begun is not None:
-                self._begun[of] = _Begun(work=begun, since=self.clock(), makes_engine=engine.makes_engine)
+                self._begun[of] = begun, self.clock()
 
     def graph_left(self, backend: str, precision: str, usual: float) -> float | None:
         """Seconds until the graph that was begun for them is done, where it usually takes ``usual`` by itself; None
@@ -70,19 +63,19 @@ class Foresight:
         return self._left(backend, precision, usual, engine=True)
 
     def _busy(self, backend: str) -> bool:
-        return any(one.work.running for (of, _), one in self._begun.items() if of == backend)
+        return any(one.running for (of, _), (one, _) in self._begun.items() if of == backend)
 
     def _left(self, backend: str, precision: str, usual: float, *, engine: bool) -> float | None:
-        one = self._begun.get((backend, precision))
+        one, since = self._begun.get((backend, precision), (None, 0.0))
         if one is None or one.makes_engine != engine:
             return None
         # What takes longer than was expected takes a little longer still.
-        return max(2.0, usual * SLOWER - (self.clock() - one.since)) if one.work.running else 0.0
+        return max(2.0, usual * SLOWER - (self.clock() - since)) if one.running else 0.0
 
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         """Stands still meanwhile."""
-        running = [one.work for one in self._begun.values() if one.work.running]
+        running = [one for one, _ in self._begun.values() if one.running]
         for one in running:
             one.pause()
         try:
@@ -92,8 +85,8 @@ class Foresight:
                 one.resume()
 
     def cancel(self) -> None:
-        for one in self._begun.values():
-            one.work.cancel()
+        for one, _ in self._begun.values():
+            one.cancel()
 
     def _room(self) -> bool:
         context = self.workshop.context

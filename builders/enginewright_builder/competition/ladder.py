@@ -41,15 +41,7 @@ from enginewright_builder.competition.refusals import (
 from enginewright_builder.contract import AccuracyRequest, CandidateSummary, ObjectiveRequest, StopWhen
 from enginewright_builder.data.labels import groups_of, labels_of, queries_of
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import (
-    Artifact,
-    BuildContext,
-    Engine,
-    ExportedModel,
-    Foresighted,
-    Member,
-    Shelf,
-)
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Member, Shelf
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import TransientError
 from enginewright_builder.measure.look import Look
@@ -159,8 +151,7 @@ def _agenda(plans: Sequence[Plan], workshop: Workshop, gate: Gate) -> Agenda:
     context, told = workshop.context, experience(workshop.context.device.accelerator)
     tuned = {plan.name: [Plan(rung=rung, of=plan.name) for rung in workshop.engine(plan.rung).specialised(
         plan.rung, context)] for plan in plans if plan.wanted and not plan.rung.unavailable}
-    disturbing = {engine.name for engine in workshop.engines if isinstance(engine, Foresighted) and engine.makes_engine}
-    return Agenda(plans, told, Costs(told, gate.look, _earlier_costs(context)), tuned, disturbing)
+    return Agenda(plans, told, Costs(told, gate.look, _earlier_costs(context)), tuned)
 
 
 def _earlier_costs(context: BuildContext) -> Mapping[str, float]:

@@ -187,7 +187,11 @@ class Engine(Protocol):
 
 
 class Beside(Protocol):
-    """Work for a later build that goes on in a process of its own, beside others."""
+    """Work for a later build that goes on in a process of its own, beside others. ``makes_engine``: all of that build's
+    work, not its graph alone."""
+
+    @property
+    def makes_engine(self) -> bool: ...
 
     @property
     def running(self) -> bool: ...
@@ -201,9 +205,7 @@ class Beside(Protocol):
 
 @runtime_checkable
 class Foresighted(Protocol):
-    """An engine that can do part of a build beside others. ``makes_engine``: all of it, with the device."""
-
-    makes_engine: bool
+    """An engine that can do part of a build beside others."""
 
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
         """Starts it, for :meth:`Engine.build` to take what it made; None where there is nothing of the kind to do."""

@@ -19,6 +19,8 @@ _FOLDER = "beside"
 class GraphAhead:
     """Of one precision; see :class:`BesideProcess`."""
 
+    makes_engine = False
+
     def __init__(self, job: Job, process: BesideProcess) -> None:
         self._job, self.process = job, process
         self.pause, self.resume, self.cancel = process.pause, process.resume, process.cancel

@@ -33,7 +33,6 @@ _LADDER = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 
 class TensorRtEngine:
     name = "tensorrt"
-    makes_engine = False
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         """One wide rung a precision. Where there is no TensorRT or no GPU they say so; for a CPU there are none."""

@@ -43,6 +43,8 @@ class Job:
 class PackageAhead:
     """See :class:`BesideProcess`."""
 
+    makes_engine = True
+
     def __init__(self, rung: Rung, package: Path, process: BesideProcess) -> None:
         self._rung, self._package, self.process = rung, package, process
         self._began = time.time()

@@ -28,7 +28,6 @@ _AHEAD = "torch ahead "
 
 class TorchEngine:
     name = "torch"
-    makes_engine = True
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
         ladder = _GPU_LADDER if context.device.accelerator == "gpu" else _CPU_LADDER

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 
@@ -75,32 +74,6 @@ def test_a_model_of_convolutions_tries_int8_where_a_text_model_tunes_fp16() -> N
     times = {"tensorrt fp16": (0.5, 0.6, 1.1)}
     assert following(agenda(look=CONVOLUTIONS), stand(times, look=CONVOLUTIONS, seconds=300)) == "tensorrt int8"
     assert following(agenda(), stand(times, seconds=300)).startswith("tensorrt fp16 @")
-
-
-class TestAhead:
-    """What is worth preparing for beside the builds; PyTorch's package uses the device meanwhile."""
-
-    TIMES: ClassVar = {"tensorrt fp16": (0.9, 1.0, 2.1)}
-
-    def names(self, times: Mapping[str, tuple[float, ...]], *, seconds: float = 240.0,
-              disturbing: tuple[str, ...] = ("torch",)) -> list[str]:
-        one = agenda()
-        one.disturbing = disturbing
-        return [plan.name for plan in one.ahead(stand(times, seconds=seconds))]
-
-    def test_a_package_waits_until_one_passes_and_a_graph_does_not(self) -> None:
-        names = self.names({}, seconds=900)
-        assert "tensorrt int8" in names
-        assert not any(name.startswith("torch") for name in names)
-
-    def test_a_package_needs_time_to_spare(self) -> None:
-        assert "torch fp16" in self.names(self.TIMES, seconds=840)
-        assert "torch fp16" not in self.names(self.TIMES, seconds=60)
-        assert "torch fp16" in self.names(self.TIMES, seconds=60, disturbing=())
-
-    def test_one_that_promises_next_to_nothing_is_never_worth_it(self) -> None:
-        times = {**self.TIMES, "torch fp16": (2.0, 3.0, 6.0)}
-        assert not any(name.startswith("torch") for name in self.names(times, seconds=840))
 
 
 def test_tensorrts_engines_for_single_batches_come_before_pytorchs_package() -> None:

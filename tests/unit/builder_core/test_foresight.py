@@ -22,6 +22,7 @@ INT8, FP8, TORCH = (Plan(rung=Rung(backend=backend, precision=precision)) for ba
 @dataclass
 class Work:
     running: bool = True
+    makes_engine: bool = False
     told: list[str] = field(default_factory=list)
 
     def pause(self) -> None:
@@ -37,8 +38,7 @@ class Work:
 class Engine:
     """Only what is asked of one that can prepare."""
 
-    def __init__(self, *, makes_engine: bool = False) -> None:
-        self.makes_engine = makes_engine
+    def __init__(self) -> None:
         self.begun: dict[str, Work] = {}
 
     def begin(self, rung: Rung, model: Any, context: Any) -> Work:
@@ -76,21 +76,16 @@ def test_one_of_each_engine_is_begun_at_a_time(tmp_path: Path) -> None:
 
 
 def test_what_is_left_of_a_whole_engine_is_no_graphs(tmp_path: Path) -> None:
-    engine = Engine(makes_engine=True)
+    engine = Engine()
     one = foresight(tmp_path, engine, both=True)
     assert one.engine_left("torch", "fp16", 80.0) is None
-    one.prepare([TORCH])
+    one.prepare([INT8, TORCH])
+    engine.begun["fp16"].makes_engine = True
     assert one.engine_left("torch", "fp16", 80.0) == SLOWER * 80.0
     assert one.graph_left("torch", "fp16", 80.0) is None
+    assert one.engine_left("tensorrt", "int8", 60.0) is None
     engine.begun["fp16"].running = False
     assert one.engine_left("torch", "fp16", 80.0) == 0.0
-
-
-def test_what_is_left_of_a_graph_is_no_whole_engines(tmp_path: Path) -> None:
-    one = foresight(tmp_path, Engine())
-    one.prepare([INT8])
-    assert one.engine_left("tensorrt", "int8", 60.0) is None
-    assert one.graph_left("tensorrt", "int8", 60.0) == SLOWER * 60.0
 
 
 def test_one_at_a_time_is_begun_and_what_cannot_be_is_passed_over(tmp_path: Path) -> None:

@@ -752,7 +752,7 @@ class TestForesight:
         monkeypatch.setattr(foresight, "LEAST_MEMORY_BYTES", 0)
 
         class Beside:
-            running, still = True, False
+            running, still, makes_engine, told = True, False, False, list[str]()
 
             def pause(self) -> None:
                 self.still = True
@@ -766,8 +766,6 @@ class TestForesight:
         begun: dict[str, Beside] = {}
 
         class Foresighted(Variant):
-            makes_engine = False
-
             def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside:
                 return begun.setdefault(rung.name, Beside())
 
