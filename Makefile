@@ -107,7 +107,7 @@ survive-study: venv deps ## Random changes, faults and kill -9 on a real apiserv
 
 ##@ Change it
 
-.PHONY: venv generate golden lock sbom hooks docs
+.PHONY: venv generate golden lock sbom hooks docs pictures
 venv: ## Make .venv from the lock, hashes checked (skipped when unchanged)
 	@hack/dev/bootstrap.sh
 
@@ -120,6 +120,9 @@ golden: venv ## Rewrite the golden files from what the code gives now; read the 
 docs: venv ## The documents as a site in build/site, links checked
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 	@echo build/site/index.html
+
+pictures: venv ## The README's picture and explanation, from the last run of make demo (needs a browser: hack/bin-deps.sh --tests)
+	PYTHONPATH=hack $(VENV)/bin/python -m docs.pictures
 
 lock: ## Resolve requirements/*.in with hashes (UPGRADE=1 for the newest of everything)
 	hack/dev/lock.sh
@@ -166,7 +169,18 @@ images: deps ## Build the operator, builder and server images (ACCELERATOR=cuda:
 
 ##@ Release
 
-.PHONY: krew
+.PHONY: release verify-release version krew
+release: venv deps ## All files of a release into build/release (REGISTRY=host/path URL=https://… RELEASE_KEY=file.pem CUDA=1 TWICE=1 DIRTY=1 WITHOUT="images plugin")
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m release --registry "$(REGISTRY)" --url "$(URL)" --key "$(RELEASE_KEY)" \
+	  $(if $(CUDA),--cuda) $(if $(TWICE),--twice) $(if $(DIRTY),--dirty) $(addprefix --without ,$(WITHOUT)) $(ARGS)
+
+verify-release: venv ## Check a release's sums, signatures and bills of materials with their own tools (FOLDER=build/release KEY=release.pub)
+	hack/release/verify.sh "$(or $(FOLDER),build/release)" $(KEY)
+
+version: venv ## Write the version TO=X.Y.Z into all files that have it, and what is generated from them
+	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m release --to "$(or $(TO),?)"
+	hack/dev/generate.sh
+
 krew: venv ## Archives of the kubectl plugin and their manifest for krew, into build/krew (URL=https://… where they will lie)
 	PYTHONPATH=hack:operator:builders $(VENV)/bin/python -m krew --url "$(URL)"
 

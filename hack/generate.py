@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT / "operator"), str(ROOT / "builders"), str(ROOT / "test
 
 from cluster import binaries  # noqa: E402  (the path above makes it run from a bare checkout)
 from cluster.paths import cache_dir  # noqa: E402
+from enginewright import __version__  # noqa: E402
 from enginewright.core.spec.crd import NAME, crd  # noqa: E402
 from generated import bad_input, defaults, fields, inputs, json_schema, kustomize, values  # noqa: E402
 
@@ -55,7 +56,9 @@ metadata:
 
 
 def render() -> str:
-    return f"# {SOURCE}\n{_dump(crd())}"
+    definition = crd()
+    labels = {**definition["metadata"]["labels"], "app.kubernetes.io/version": __version__}
+    return f"# {SOURCE}\n{_dump({**definition, 'metadata': {**definition['metadata'], 'labels': labels}})}"
 
 
 def render_template() -> str:
@@ -85,13 +88,14 @@ class _Dumper(yaml.SafeDumper):
 def wanted() -> dict[Path, str]:
     """Content by file."""
     chart_values = (CHART / "values.yaml").read_text()
-    table = values.render(chart_values, (CHART / "Chart.yaml").read_text())
+    schema = (CHART / "values.schema.json").read_text()
+    table = values.render(chart_values, (CHART / "Chart.yaml").read_text(), schema)
     return {CRD: render(), TEMPLATE: render_template(), FIELDS: fields.render(crd(old_names=False)),
             SCHEMA: json_schema.render(crd(old_names=False)),
             BAD_INPUT: bad_input.render(BAD_INPUT.read_text()),
             INPUTS: inputs.render(INPUTS.read_text()),
             CHART / "README.md": table,
-            DEFAULTS: render_defaults(chart_values, (CHART / "values.schema.json").read_text())}
+            DEFAULTS: render_defaults(chart_values, schema)}
 
 
 def main() -> int:

@@ -16,6 +16,8 @@ from demo.scaling import ReplicaWatch
 from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, run
 from demo.summary import Summary
 from enginewright.plugin.history import filled, history
+from enginewright.plugin.screen import lines
+from enginewright.plugin.words import explain as explained
 
 NAMESPACE = "enginewright-demo"
 SYSTEM_NAMESPACE = "enginewright-system"
@@ -173,10 +175,11 @@ def fetch_report(kube: Kube, image: str) -> None:
     for name, content in volumes.read(kube, NAMESPACE, "enginewright-store", image,
                                       ("build-report.json", "report.html")).items():
         (OUTPUT / name).write_bytes(content)
-    # As the plugin's report does.
+    # As the plugin's report and explain do.
     file, model = OUTPUT / "report.html", kube.json("get", "optimisedmodel", MODEL, "-n", NAMESPACE)
     page = file.read_text()
     file.write_text(filled(page, history(model, datetime.now(UTC))) or page)
+    (OUTPUT / "explain.txt").write_text("\n".join(lines(explained(model, datetime.now(UTC)))) + "\n")
 
 
 def remove_model(kube: Kube) -> None:

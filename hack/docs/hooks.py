@@ -13,10 +13,11 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 # Files outside docs/, and where they go in the site.
-EXTRA = {"README.md": "index.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md",
-         "LICENSE": "LICENSE.txt"}
+EXTRA = {"README.md": "index.md", "LICENSE": "LICENSE.txt", **{name: name for name in (
+    "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "GOVERNANCE.md", "SECURITY.md")}}
 FILES = ("charts/enginewright/README.md", "charts/enginewright/templates/_helpers.tpl")
 FOLDERS = ("examples", "charts/kustomize/example", "charts/enginewright/files")
+ITEM = re.compile(r"(?:[-*]|\d\.) (?=\S)")
 LINK = re.compile(r"(\]\()([^)#\s:]+)((?:#[^)]*)?\))")
 
 
@@ -40,7 +41,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     if page.file.src_uri == "adr/README.md":
         markdown += decisions()
-    return rewritten(markdown, page.file.src_uri)
+    return indented(rewritten(markdown, page.file.src_uri))
 
 
 def decisions() -> str:
@@ -48,6 +49,22 @@ def decisions() -> str:
     paths = sorted((ROOT / "docs" / "adr").glob("0*.md"))
     lines = [f"* [{path.read_text().partition(chr(10))[0].removeprefix('# ')}]({path.name})\n" for path in paths]
     return "\n## All of them\n\n" + "".join(lines)
+
+
+def indented(markdown: str) -> str:
+    """``markdown`` with four spaces before what belongs to an item of a list, as MkDocs needs them: code hosts take two
+    or three. Else a block of code ends the list, and the next item has number 1 again."""
+    lines, width, fenced = [], 0, False
+    for line in markdown.split("\n"):
+        if line.startswith("```"):
+            fenced, width = not fenced, 0
+        elif not fenced and (item := ITEM.match(line)):
+            width = len(item[0])
+        elif line and not line.startswith(" "):
+            width = 0
+        inside = width and line.startswith(" " * width)
+        lines.append(" " * (4 - width) + line if inside else line)
+    return "\n".join(lines)
 
 
 def rewritten(markdown: str, page: str) -> str:

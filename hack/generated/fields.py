@@ -14,7 +14,8 @@ HEAD = """\
 cluster. A field that is not listed is refused. **Bold** fields must be given where the object that holds them is given.
 
 Editors check and complete manifests by the [JSON schema](../schema/optimisedmodel.json). With yaml-language-server (VS
-Code's YAML extension, Neovim, Helix) write into a manifest's first line, with the path of your checkout:
+Code's YAML extension, Neovim, Helix) write into a manifest's first line, with the path of your checkout
+(a [release](../how-to/verify-a-release.md) has the file as `optimisedmodel.schema.json`):
 
 ```yaml
 # yaml-language-server: $schema=PATH/docs/schema/optimisedmodel.json

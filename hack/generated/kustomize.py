@@ -22,24 +22,24 @@ def render(helm: Path) -> dict[Path, str]:
     """Content by file. Raises ``subprocess.CalledProcessError`` when Helm refuses the chart."""
     # The policy names the operator's account with its namespace, in an expression that no overlay would change.
     command = [str(helm), "template", NAME, str(CHART), "--namespace", NAMESPACE, "--kube-version", KUBERNETES,
-               "--set", "admissionPolicy.enabled=false"]
+               "--skip-tests", "--set", "admissionPolicy.enabled=false"]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    objects = [_neutral(found) for found in yaml.safe_load_all(text) if found]
+    objects = [neutral(found) for found in yaml.safe_load_all(text) if found]
     settings = [found for found in objects if found["kind"] == "ConfigMap"]
     (config,) = (found["data"]["config.yaml"] for found in settings)
     definitions = [found for found in objects if found["kind"] == "CustomResourceDefinition"]
     rest = [found for found in objects if found not in settings and found not in definitions]
     parts = {
-        "kustomization.yaml": _yaml([_kustomization()]),
-        "namespace.yaml": _yaml([_namespace()]),
-        "crd.yaml": _yaml(definitions),
-        "operator.yaml": _yaml(rest),
+        "kustomization.yaml": to_yaml([_kustomization()]),
+        "namespace.yaml": to_yaml([namespace()]),
+        "crd.yaml": to_yaml(definitions),
+        "operator.yaml": to_yaml(rest),
         "config.yaml": config,
     }
     return {BASE / name: HEAD + content for name, content in parts.items()}
 
 
-def _neutral(found: Object) -> Object:
+def neutral(found: Object) -> Object:
     """Without what only Helm understands or is. The settings' checksum goes, too: Kustomize names their ConfigMap by
     its content, which restarts the operator as well."""
     for meta in (found["metadata"], found.get("spec", {}).get("template", {}).get("metadata", {})):
@@ -63,10 +63,10 @@ def _kustomization() -> Object:
     }
 
 
-def _namespace() -> Object:
+def namespace() -> Object:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}
 
 
-def _yaml(objects: list[Object]) -> str:
+def to_yaml(objects: list[Object]) -> str:
     return "---\n".join(yaml.safe_dump(found, sort_keys=False, width=120, allow_unicode=True) for found in objects)

@@ -25,7 +25,9 @@ class Platform:
 PLATFORMS = (
     Platform("linux", "amd64", "x86_64-manylinux_2_28"),
     Platform("linux", "arm64", "aarch64-manylinux_2_28"),
+    Platform("darwin", "amd64", "x86_64-apple-darwin"),
     Platform("darwin", "arm64", "aarch64-apple-darwin"),
+    Platform("windows", "amd64", "x86_64-pc-windows-msvc"),
 )
 
 
@@ -37,7 +39,12 @@ class Archive:
 
     @property
     def name(self) -> str:
-        return f"{LAUNCHER}_v{self.version}_{self.platform.os}_{self.platform.arch}.tar.gz"
+        end = "zip" if self.platform.os == "windows" else "tar.gz"
+        return f"{LAUNCHER}_v{self.version}_{self.platform.os}_{self.platform.arch}.{end}"
+
+    @property
+    def program(self) -> str:
+        return f"{LAUNCHER}.exe" if self.platform.os == "windows" else LAUNCHER
 
 
 def render(template: str, archives: Iterable[Archive], url: str, homepage: str) -> str:
@@ -55,5 +62,5 @@ def _platform(archive: Archive, url: str) -> dict[str, Any]:
         "selector": {"matchLabels": {"os": archive.platform.os, "arch": archive.platform.arch}},
         "uri": f"{url.rstrip('/')}/{archive.name}",
         "sha256": hashlib.sha256(archive.content).hexdigest(),
-        "bin": LAUNCHER,
+        "bin": archive.program,
     }

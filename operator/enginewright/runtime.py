@@ -119,7 +119,7 @@ class Operator:
         )
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))
-        reader = ReferenceReader(kube, parts.world.now, options.namespaces)
+        reader = ReferenceReader(kube, parts.world.now, options.namespaces, options.config.default_store)
         self.housekeeper = Housekeeper(reader, parts.actor, options.config, options.housekeeping)
         self.loop = Loop(self.queue, Reconciler(parts), metrics, options.workers)
         self.resync = Resync(

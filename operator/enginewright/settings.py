@@ -10,8 +10,10 @@ from typing import Any
 
 import yaml
 
-from enginewright.core.config import OperatorConfig, Prices
+from enginewright.core.config import DefaultStore, OperatorConfig, Prices
+from enginewright.core.default_store import store_of
 from enginewright.core.server_args import bad_arguments
+from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright.core.spec.pod_template_rules import JOBS
 from enginewright.core.spec.quality_rules import ENOUGH, TOO_LITTLE, too_little
 from enginewright_builder.contract import ContractError, load
@@ -43,6 +45,7 @@ def read_settings(path: Path | None) -> OperatorConfig:
     _refuse_senseless_prices(path, config.prices)
     _refuse_a_monitor_that_cannot_start(path, config)
     _refuse_what_jobs_may_not_have(path, config)
+    _refuse_a_store_that_is_none(path, config.default_store)
     for bad in bad_arguments(config.server_args):
         raise SettingsError(f"{path}: server_args[{bad.index}]: got {bad.text!r}, {bad.message}; {bad.remedy}")
     return config
@@ -87,6 +90,19 @@ def _refuse_what_jobs_may_not_have(path: Path, config: OperatorConfig) -> None:
     for variable in config.job_env:
         if variable in LIBRARIES:
             raise SettingsError(f"{path}: job_env: got {variable!r}, which the image sets; remove it")
+
+
+def _refuse_a_store_that_is_none(path: Path, store: DefaultStore) -> None:
+    """As in an object: ``spec.store`` of one with nothing else to refuse."""
+    if not store.uri:
+        if store.secret or store.service_account_name:
+            raise SettingsError(f"{path}: default_store.uri: got '', expected a store beside its credentials")
+        return
+    spec = parse_spec({"source": {"uri": "pvc://models/any"}, "placement": {"accelerator": "cpu"},
+                       "store": store_of(store)})
+    problems = validate(spec) if isinstance(spec, Spec) else spec
+    if problems:
+        raise SettingsError(f"{path}: default_store, in place of spec.store: {problems[0]}")
 
 
 def _integers(config: OperatorConfig) -> list[tuple[str, int]]:

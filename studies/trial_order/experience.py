@@ -20,13 +20,15 @@ FILES = ("product.json", "h200.json", "h200-int8.json", "h200-fp8.json")
 PACKAGES = ("product.json", "h200.json")
 TRIALS = "trials.json"
 ANCHOR, SOURCE = "tensorrt fp16", "eager-fp32"
+# Where the anchor was not tuned, what tuning of this one took.
+ALSO = "tensorrt int8"
 BATCHES = (1, 8, 32)
 # What people run without Enginewright is no candidate; nor is the published engine beside its own copies.
 _BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs", "as shipped")
 
-# Seconds by what was built, where trials.json has none; of an engine for one batch at each of the table's batches. H200
-# cold builds, docs/benchmarks/README.md ("To write INT8 into BERT's graph takes 81 s, into ViT's 91, DeepLabV3's 63 and
-# ConvNeXt's 50") and h200.json's "builds".
+# Seconds by what was built, where product.json and trials.json have none; of an engine for one batch at each of the
+# table's batches. H200 cold builds, docs/benchmarks/README.md ("To write INT8 into BERT's graph takes 81 s, into ViT's
+# 91, DeepLabV3's 63 and ConvNeXt's 50") and h200.json's "builds".
 SECONDS: dict[str, dict[str, Any]] = {
     "graph int8": {"bert-base": 81, "vit-b16": 91, "deeplabv3-resnet50": 63, "convnext-tiny": 50},
     "graph fp16": {"bert-base": 12.7, "resnet50": 7.6},
@@ -79,20 +81,30 @@ CPU: dict[str, dict[str, Any]] = {
 
 def seconds(model: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     """What one model's builds took, as :data:`SECONDS` has it: of its trials in FP16, which are cold, and write one
-    graph."""
+    graph, and of engines for single batches in FP16 or else in INT8."""
     known = {what: by_model[model] for what, by_model in SECONDS.items() if model in by_model}
     took = {one["name"]: one["build_s"] for one in trials if one["build_s"] is not None}
     if ANCHOR in took:
         known["tensorrt wide"] = round(took[ANCHOR] - known.get("graph fp16", GRAPH_FP16), 1)
-    ones = [took.get(f"{ANCHOR} @{batch}") for batch in BATCHES]
+    gates = [one["gate_s"] for one in trials if one["name"] == ANCHOR and one["gate_s"]]
+    if gates:
+        known["gate"] = gates[0]
+    ones = [took.get(f"{ANCHOR} @{batch}") or took.get(f"{ALSO} @{batch}") for batch in BATCHES]
     return known | ({"tensorrt one": ones} if any(ones) else {})
+
+
+def built(model: str, product: dict[str, Any], trials: dict[str, Any]) -> list[dict[str, Any]]:
+    """The trials of the newest build of ``model`` that says what each took."""
+    newest = [one["trials"] for one in product["models"] if one["model"] == model and one.get("trials")]
+    found: list[dict[str, Any]] = newest[0] if newest else trials["models"].get(model, [])
+    return found
 
 
 def table(looks: dict[str, Any], files: dict[str, dict[str, Any]], trials: dict[str, Any]) -> dict[str, Any]:
     """``{"batches", "anchor", "models": {name: {"look", "log", "passes", "seconds"}}, "assumed", …}``: ``log`` is of a
     candidate's time over the anchor's of the same file, at each batch; None where it was not measured."""
     models: dict[str, Any] = {name: {"look": look, "log": {}, "passes": {},
-                                     "seconds": seconds(name, trials["models"].get(name, []))}
+                                     "seconds": seconds(name, built(name, files["product.json"], trials))}
                               for name, look in looks.items()}
     for name, model in trials["models"].items():
         for cell in _cells(model):

@@ -9,9 +9,11 @@ least of them; one with a profile for each batch is as fast as the single ones, 
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
@@ -23,7 +25,8 @@ from enginewright_builder.engines.base import BatchRange, Rung
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.measure.look import Look
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks" / "trial-order.md"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
+PAGE = BENCHMARKS / "trial-order.md"
 BATCHES = (1, 8, 32)
 BUDGETS = (150, 300, 900)
 ZONE = 1.03
@@ -32,9 +35,9 @@ COMPILED_BESIDE = ("torch", "fp16")
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.
 LEAST_GAIN_AT_1 = 0.853
-# Before the ladder: the source is opened, exported, run on the evaluation data; after it: race, sweep, proof.
-# trials.json: 36 to 44 s before, of which 6 to 24 to open the source and 10 to 20 to export it; 37 to 53 s after.
-BEFORE_SECONDS, AFTER_SECONDS = 40.0, 50.0
+# Before the ladder the source is opened and exported, as long as product.json says, and run on the evaluation data;
+# after it come race, sweep and proof: 39 to 55 s in product.json.
+BEFORE, ASK_SECONDS, AFTER_SECONDS = ("resolve", "fetch", "export"), 4.0, 50.0
 PRECISIONS = {"tensorrt": ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), "torch": ("fp32", "tf32", "bf16", "fp16"),
               "onnxruntime": ("fp32", "tf32", "fp16")}
 
@@ -94,12 +97,12 @@ class World:
         if build is None:
             usual = self.guesses.build_seconds(rung.backend, rung.precision, self.look, tuned=tuned)
             return graph, usual * self._pace()
-        return graph, build + GATE_SECONDS
+        return graph, build + max(GATE_SECONDS, known.get("gate", 0.0))
 
     def _pace(self) -> float:
         """How many times as long as others' this model's engine for every batch took."""
         mine = self.record["seconds"].get("tensorrt wide")
-        usual = self.guesses.build_seconds("tensorrt", "fp16", self.look) - GATE_SECONDS
+        usual = self.guesses.build_seconds("tensorrt", "fp16", self.look) - self.guesses.gate_seconds(self.look)
         return mine / usual if mine else 1.0
 
 
@@ -119,7 +122,7 @@ def tuned(plan: Plan) -> Iterator[Plan]:
 
 def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
     world = World(model, table or experience("gpu"))
-    clock = BEFORE_SECONDS
+    clock = before_seconds(model)
     started: dict[tuple[str, str], float] = {}
 
     def graph_left(backend: str, precision: str, usual: float) -> float | None:
@@ -172,6 +175,13 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
                   regret={batch: shipped[batch] / best[batch] for batch in BATCHES})
 
 
+@lru_cache
+def before_seconds(model: str) -> float:
+    product = json.loads((BENCHMARKS / "product.json").read_text(encoding="utf-8"))
+    steps = next(one["steps"] for one in product["models"] if one["model"] == model)
+    return ASK_SECONDS + sum(float(steps[step]) for step in BEFORE)
+
+
 _HEAD = """# The order of trials, replayed
 
 `PYTHONPATH=studies:hack:builders python -m trial_order replay` ([ADR 0031](../adr/0031-order-of-trials.md)). Each model
@@ -179,7 +189,8 @@ of [h200.json](h200.json) is predicted from the seven others. A figure is the ti
 best accurate candidate that was ever measured, by batch; below 1 where an engine for batch 1 that was not measured is
 taken to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
 nothing. A trial costs what it cost on an H100 ([trials.json](trials.json)); one that was not tried there costs what the
-other models' did, times what this model took longer than they. 40 s pass before the ladder and 50 s after it.
+other models' did, times what this model took longer than they. As many seconds pass before the ladder as did in
+[product.json](product.json), and 50 s after it.
 """
 
 

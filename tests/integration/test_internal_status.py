@@ -14,6 +14,7 @@ from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import APPLY, KubeClient, Object
 from enginewright.core import labels
+from enginewright.core.config import DefaultStore
 from enginewright.core.spec.crd import crd
 from enginewright.observe.views import object_view
 from support.apiserver import CRD, NAMESPACE, Models, eventually, install_crd, manifest, model
@@ -39,7 +40,7 @@ async def test_nothing_of_an_old_status_is_dropped_and_it_is_written_once_more(m
     kept = await models.get()
     assert kept["status"] == OLD
 
-    view = object_view(kept)
+    view = object_view(kept, DefaultStore())
     assert view.status["rollout"]["readinessLosses"] == 2
     reporter = Reporter(kube, cast(Any, None), cast(Any, SimpleNamespace(missing=(), look=nothing)), lambda: None)
     after = await reporter.status(view, view.status)

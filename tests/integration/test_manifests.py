@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -134,3 +136,17 @@ def test_applying_again_changes_nothing_and_leaves_replicas_to_the_scaler(restri
     restricted(*apply, stdin=deployment)
     found = restricted("get", "deployment", name, "-o", "jsonpath={.metadata.generation} {.spec.replicas}")
     assert found == f"{generation} 5"
+
+
+def shown() -> list[tuple[str, JSON]]:
+    """What pages have users apply with a command, each with the name of its page."""
+    found = []
+    for page in sorted((ROOT / "docs" / "how-to").glob("*.md")):
+        for text in re.findall(r"kubectl apply -f - <<'EOT'\n(.*?)^ *EOT$", page.read_text(), re.MULTILINE | re.DOTALL):
+            found += [(page.name, body) for body in yaml.safe_load_all(textwrap.dedent(text))]
+    return found
+
+
+def test_what_pages_have_users_apply_is_admitted_under_the_restricted_standard(restricted: Kubectl) -> None:
+    assert {page for page, _ in shown()} == {"fill-a-claim.md", "first-model.md"}
+    assert [(page, text) for page, body in shown() if (text := restricted.admits(body))] == []

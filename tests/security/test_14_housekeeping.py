@@ -15,6 +15,7 @@ from enginewright.clients.errors import ClientError, RefusedError, TransientErro
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import CONFIG_MAP, OPTIMISED_MODEL, Resource
 from enginewright.core import labels
+from enginewright.core.config import DefaultStore
 from enginewright.observe.keys import Key
 from enginewright.observe.references import ReferenceReader
 from enginewright.reconcile.known import Known
@@ -79,7 +80,7 @@ def peak() -> Any:
 
 async def test_a_round_over_thousands_of_each_stays_small(peak: Any) -> None:
     kube = Pages(FEWER)
-    found = await ReferenceReader(kube, lambda: datetime.now(UTC), ()).read()
+    found = await ReferenceReader(kube, lambda: datetime.now(UTC), (), DefaultStore()).read()
     assert sum(len(one.records) for one in found) == FEWER
     assert sum(len(one.referenced) for one in found) == FEWER
     assert all(one.settled for one in found)
@@ -97,7 +98,7 @@ async def test_the_resync_of_ten_thousand_stays_small(peak: Any) -> None:
 
 async def test_only_what_needs_specs_is_sent_whole() -> None:
     kube = Pages(10)
-    await ReferenceReader(kube, lambda: datetime.now(UTC), ()).read()
+    await ReferenceReader(kube, lambda: datetime.now(UTC), (), DefaultStore()).read()
     whole = {(kind, metadata) for kind, metadata, _ in kube.calls}
     assert whole == {("configmaps", True), ("jobs", True), ("deployments", True), ("leases", True),
                      ("jobs", False), ("optimisedmodels", False)}  # of Jobs only those that remove engines

@@ -28,7 +28,8 @@ _LEAST_TUNING_SPREAD = 0.02
 _UNKNOWN_SPREAD, _UNKNOWN_PASSES, UNKNOWN_SECONDS = 0.3, 0.8, 10.0
 # What a benchmarked verdict is mixed with, so that few models say neither never nor always: votes for and in all.
 _FOR, _OF = 0.9, 1.0
-# Seconds of the gate, of loading and of the glance after a build on a GPU: the gate took 0.3 to 1.7 in trials.json.
+# Seconds of the gate, of loading and of the glance after a build on a GPU, at least: the gate alone took 0.2 to 10 in
+# product.json.
 GATE_SECONDS = 2.0
 
 
@@ -137,7 +138,11 @@ class Experience:
             return found or UNKNOWN_SECONDS
         each = [self._one_seconds(backend, batch, look) for batch in tuned] or [self._seconds(f"{backend} wide", look)]
         known = [one for one in each if one]
-        return sum(known) + GATE_SECONDS if known else UNKNOWN_SECONDS
+        return sum(known) + self.gate_seconds(look) if known else UNKNOWN_SECONDS
+
+    def gate_seconds(self, look: Look | None) -> float:
+        """Of the gate, of loading and of the glance, on a GPU."""
+        return max(GATE_SECONDS, self._seconds("gate", look) or 0.0)
 
     def _one_seconds(self, backend: str, batch: int, look: Look | None) -> float | None:
         """Of an engine that is tuned for ``batch`` alone: a larger one takes longer to time."""

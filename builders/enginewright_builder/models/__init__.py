@@ -13,6 +13,7 @@ from enginewright_builder.normalise import taken
 from enginewright_builder.postprocess import without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked_batch, takes_batches
+from enginewright_builder.sources import tensorflow_packages
 from enginewright_builder.sources.formats import Located
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def _opened(located: Located, interface: Interface | None, workspace: Path | Non
         from enginewright_builder.models.torchscript import load_torchscript
 
         return load_torchscript(located.path, interface, device, workspace)
+    if located.format in tensorflow_packages.FORMATS:
+        from enginewright_builder.models.tensorflow import load_tensorflow
+
+        return load_tensorflow(located.path, located.format, interface, device, workspace)
     if located.format == "onnx":
         from enginewright_builder.models.onnx import load_onnx
 

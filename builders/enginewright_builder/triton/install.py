@@ -42,7 +42,7 @@ def find(scratch: Path) -> Installation:
     if spec is None or not spec.submodule_search_locations:
         raise UserError("ServerMissing", "there is no tritonserver on this machine", field=BINARY_VARIABLE,
                         value=os.environ.get("PATH", ""),
-                        remedy=f"install nvidia-pytriton, put tritonserver into PATH, or set {BINARY_VARIABLE}")
+                        remedy=f"install enginewright[triton], put tritonserver into PATH, or set {BINARY_VARIABLE}")
     return _from_wheel(Path(next(iter(spec.submodule_search_locations))), scratch)
 
 

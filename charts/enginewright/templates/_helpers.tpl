@@ -15,6 +15,9 @@ Helm has taken away what the user set to null in them. */}}
 {{- $_ := set $at (last $names) $default }}
 {{- end }}
 {{- end }}
+{{- if .Values.env }}
+{{- fail "env: is called extraEnv now; move what is there, or with --reuse-values add --set env=null" }}
+{{- end }}
 {{- end }}
 
 {{- define "enginewright.name" -}}
@@ -38,6 +41,13 @@ Helm has taken away what the user set to null in them. */}}
 app.kubernetes.io/name: {{ include "enginewright.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
+{{- end }}
+
+{{/* Of the pod of `helm test`, which no Service and no policy takes for the operator's. */}}
+{{- define "enginewright.testLabels" -}}
+app.kubernetes.io/name: {{ include "enginewright.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: test
 {{- end }}
 
 {{- define "enginewright.ownLabels" -}}
@@ -160,6 +170,9 @@ verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
 activator_resources: {{ .activatorResources | toJson }}
 activator_replicas: {{ .activatorReplicas | int64 }}
+{{- with .defaultStore }}
+default_store: {{ dict "uri" .uri "secret" .secretRef.name "service_account_name" .serviceAccountName | toJson }}
+{{- end }}
 collect_engines: {{ .collectEngines }}
 engine_grace: {{ .engineGraceSeconds | int64 }}
 job_labels: {{ .jobLabels | toJson }}
@@ -175,6 +188,9 @@ drain_seconds: {{ .drainSeconds | int64 }}
 exit_timeout: {{ .exitTimeoutSeconds | int64 }}
 spot_labels: {{ .spotLabels | toJson }}
 prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
+{{- end }}
+{{- if .Values.trustedCA.configMap }}
+trusted_ca: {config_map: {{ .Values.trustedCA.configMap | quote }}, key: {{ .Values.trustedCA.key | quote }}}
 {{- end }}
 {{- if .Values.openshift.enabled }}
 openshift: true

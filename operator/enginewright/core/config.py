@@ -51,6 +51,25 @@ class Prices:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DefaultStore:
+    """The store of objects whose spec names none, as ``spec.store`` would say it; none where ``uri`` is empty.
+    ``secret`` and ``service_account_name`` are names in each object's own namespace."""
+
+    uri: str = ""
+    secret: str = ""
+    service_account_name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustedCA:
+    """Certificates in PEM, in the entry ``key`` of a ConfigMap that each namespace of models has; empty for those of
+    the images."""
+
+    config_map: str = ""
+    key: str = "ca.crt"
+
+
+@dataclass(frozen=True, kw_only=True)
 class OperatorConfig:
     """Durations in seconds.
 
@@ -59,7 +78,8 @@ class OperatorConfig:
     nodes, and the pods on those with GPUs in all namespaces: without, or without the right to, it says and does nothing
     about where there is room. ``spot_labels`` tell spot nodes, each alone; taints of the same key and value are theirs.
     ``job_labels`` and ``job_annotations`` are on all Jobs and their pods, ``job_env`` (names and values) in their
-    containers; what an object's ``spec.engine.podTemplate`` says comes before them.
+    containers; what an object's ``spec.engine.podTemplate`` says comes before them. ``trusted_ca`` is for all Jobs, and
+    for replicas that fetch their engine from a bucket.
     """
 
     images: Images = field(default_factory=Images)
@@ -82,12 +102,14 @@ class OperatorConfig:
     quality_resources: Resources = Resources(requests={"cpu": "50m", "memory": "256Mi"},
                                              limits={"cpu": "1", "memory": "2Gi"})
     activator_replicas: int = 1
+    default_store: DefaultStore = field(default_factory=DefaultStore)
     collect_engines: bool = True
     engine_grace: int = 604_800  # that an engine is kept after the last that referred to it has gone
     job_labels: Mapping[str, str] = field(default_factory=dict)
     job_annotations: Mapping[str, str] = field(default_factory=dict)
     job_env: Mapping[str, str] = field(default_factory=dict)
     job_priority_class_name: str = ""
+    trusted_ca: TrustedCA = field(default_factory=TrustedCA)
     job_ttl: int = 3600
     job_backoff_limit: int = 2
     job_pending_limit: int = 86_400  # that a Job may wait for a device that is free

@@ -79,6 +79,8 @@ HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 PORT_QUALITY, QUALITY_PORT = "quality", 8003
 # Where a server's traces lie for the quality monitor beside it.
 VOLUME_TRACES, TRACES_PATH = "traces", "/traces"
+# Certificates that the installation names.
+VOLUME_TRUSTED, TRUSTED_PATH = "trusted-ca", "/trusted-ca"
 # Where the key of the model control of a server that proves an engine lies, and the header (metadata, with gRPC) that
 # carries it.
 VOLUME_KEY, KEY_PATH, KEY_FILE = "model-control", "/model-control", "/model-control/key"

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -17,6 +18,8 @@ from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, O
 from enginewright.core import labels
 from enginewright.core.access import access_of
 from enginewright.core.collect import Access, CollectorJob, EngineReferences, named
+from enginewright.core.config import DefaultStore
+from enginewright.core.default_store import with_store
 from enginewright.core.manifests import record_mark
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
@@ -28,8 +31,11 @@ log = structlog.get_logger(__name__)
 
 
 class ReferenceReader:
-    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], namespaces: Sequence[str]) -> None:
+    def __init__(self, kube: KubeClient, wall: Callable[[], datetime], namespaces: Sequence[str],
+                 store: DefaultStore) -> None:
+        """``store`` is that of objects that name none."""
         self._kube = kube
+        self._store = store
         self._wall = wall
         self._namespaces = tuple(namespaces)
 
@@ -61,7 +67,7 @@ class ReferenceReader:
             for resource, selector in ((JOB, labels.STEP), (DEPLOYMENT, labels.MODEL), (LEASE, f"{labels.BUILDS}=true"))
         ]
         collectors = await self._all(where, JOB, collector_job, f"{labels.STEP}={labels.COMPONENT_GC}")
-        models = await self._all(where, OPTIMISED_MODEL, wish)
+        models = await self._all(where, OPTIMISED_MODEL, partial(wish, store=self._store))
         now = self._wall()
         return [
             EngineReferences(
@@ -99,9 +105,9 @@ class Wish:
     bucket: tuple[str, Access] | None
 
 
-def wish(model: Raw) -> Wish:
+def wish(model: Raw, store: DefaultStore) -> Wish:
     return Wish(fingerprints=frozenset(named(section(model, "status"))), spoken=has_spoken(model),
-                bucket=_bucket(model))
+                bucket=_bucket(model, store))
 
 
 def carried(raw: Raw) -> str:
@@ -117,10 +123,10 @@ def asked(wishes: Iterable[Wish]) -> dict[str, frozenset[Access]]:
     return {uri: frozenset(ways) for uri, ways in found.items()}
 
 
-def _bucket(model: Raw) -> tuple[str, Access] | None:
+def _bucket(model: Raw, default: DefaultStore) -> tuple[str, Access] | None:
     """None also for a spec that makes no sense, and for an object on its way out, with its Secret perhaps."""
     try:
-        store = StoreSpec.model_validate(section(model, "spec", "store"))
+        store = StoreSpec.model_validate(section(dict(with_store(section(model, "spec"), default)), "store"))
     except ValidationError:
         return None
     if not in_bucket(store.uri) or is_deleting(model):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 
 from enginewright.core import labels
+from enginewright.core.config import DefaultStore
+from enginewright.core.default_store import with_store
 from enginewright.core.internal import has_old_places, joined
 from enginewright.core.manifests import proven_digest
 from enginewright.core.observed import (
@@ -36,7 +38,8 @@ from enginewright.observe.fields import (
 from enginewright_builder.contract import Outcome, Progress
 
 
-def object_view(raw: Raw) -> ObjectView:
+def object_view(raw: Raw, store: DefaultStore) -> ObjectView:
+    """``store`` stands in its spec where that names none."""
     metadata = section(raw, "metadata")
     return ObjectView(
         name=name_of(raw),
@@ -46,7 +49,7 @@ def object_view(raw: Raw) -> ObjectView:
         resource_version=str(metadata.get("resourceVersion") or ""),
         deleting=is_deleting(raw),
         annotations=annotations_of(raw),
-        spec=section(raw, "spec"),
+        spec=with_store(section(raw, "spec"), store),
         status=joined(raw.get("status")),
         old_status=has_old_places(raw.get("status")),
         fleet=owner_model(raw),

@@ -115,7 +115,7 @@ class World:
         """The ``OptimisedModel``, None when it is gone; from memory unless it is to be ``fresh``. Raises
         :class:`~enginewright.clients.errors.ClientError`, as all reading here does."""
         raw = await _get(self._reads(None if fresh else Trail()), OPTIMISED_MODEL, namespace, name)
-        return None if raw is None else object_view(raw)
+        return None if raw is None else object_view(raw, self._config.default_store)
 
     async def confirm(self, view: ObjectView, trail: Trail, *, itself: bool = True) -> bool:
         """Whether the apiserver has all that is on ``trail`` as it was seen, and after that still the object: a

@@ -30,6 +30,8 @@ DEADLINE_SECONDS = 90.0
 LINES = 1000
 # Of the manifest and the file, packed and in base64. A page with its charts has some 200 KB.
 MOST_BYTES = 8 << 20
+# Volumes that reach the store: its own, and the certificates that its bucket is trusted by.
+OF_STORE = (STORE_VOLUME, labels.VOLUME_TRUSTED)
 PRINT = ["python3", "-m", "enginewright_builder.show"]
 Object = Mapping[str, Any]
 
@@ -56,13 +58,13 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
             "restartPolicy": "Never",
             "activeDeadlineSeconds": int(DEADLINE_SECONDS),
             "containers": [{
-                **{key: verify[key] for key in ("image", "imagePullPolicy", "envFrom", "resources", "securityContext")
-                   if key in verify},
+                **{key: verify[key] for key in ("image", "imagePullPolicy", "env", "envFrom", "resources",
+                                                "securityContext") if key in verify},
                 "name": "report",
                 "command": [*PRINT, source, fingerprint, proven_digest(template), file],
-                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] == STORE_VOLUME],
+                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] in OF_STORE],
             }],
-            "volumes": [volume for volume in template["volumes"] if volume["name"] == STORE_VOLUME],
+            "volumes": [volume for volume in template["volumes"] if volume["name"] in OF_STORE],
         },
     }
 

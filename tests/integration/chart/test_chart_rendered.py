@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from enginewright.core.config import Images, OperatorConfig, Prices
+from enginewright.core.config import DefaultStore, Images, OperatorConfig, Prices
 from enginewright.settings import read_settings
 from support.kubectl import Kubectl
 
@@ -27,16 +27,28 @@ EVERYTHING = {
     "config": {"serverArgs": ["--log-verbose=1"],
                "prices": {"currency": "EUR", "perHour": {"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6}},
                "jobLabels": {"cost-centre": "42"}, "jobAnnotations": {"sidecar.istio.io/inject": "false"},
+               "defaultStore": {"uri": "s3://engines/all", "secretRef": {"name": "engine-bucket"}},
                "jobEnv": {"HTTPS_PROXY": "http://proxy.example:3128"}, "jobPriorityClassName": "batch"},
     "nodeSelector": {"kubernetes.io/os": "linux"},
     "tolerations": [{"key": "control", "operator": "Exists"}],
     "priorityClassName": "system-cluster-critical",
     "podAnnotations": {"team": "inference"},
     "podLabels": {"team": "inference"},
-    "env": [{"name": "NO_COLOR", "value": "1"}],
+    "extraEnv": [{"name": "NO_COLOR", "value": "1"}],
+    "extraArgs": ["--log-level=DEBUG"],
+    "extraVolumes": [{"name": "cache", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "cache", "mountPath": "/cache"}],
+    "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"},
+                      "data": {"release": "{{ .Release.Name }}"}},
+                     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: \"{{ .Release.Name }}-text\"}\n"],
+    "trustedCA": {"configMap": "company-ca"},
     "serviceAccount": {"annotations": {"note": "mine"}},
-    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"}},
-                "podMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
+    "metrics": {"serviceMonitor": {"enabled": True, "labels": {"release": "monitoring"},
+                                   "relabelings": [{"targetLabel": "cluster", "replacement": "eu-1"}],
+                                   "metricRelabelings": [{"action": "labeldrop", "regex": "pod"}]},
+                "podMonitor": {"enabled": True, "relabelings": [{"targetLabel": "cluster", "replacement": "eu-1"}],
+                               "metricRelabelings": [{"action": "labeldrop", "regex": "instance"}]},
+                "prometheusRule": {"enabled": True}},
     "networkPolicy": {"enabled": True, "metricsFrom": [{"namespaceSelector": {}}], "models": {
         "enabled": True, "clientsFrom": [{"podSelector": {}}],
         "replicaEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}},
@@ -58,7 +70,7 @@ def test_golden(render: Callable[[Values], str], case: str) -> None:
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 STRUCTURES = ("global", "images", "openshift", "crds", "rbac", "config", "serviceAccount", "metrics", "tracing",
-              "networkPolicy")
+              "networkPolicy", "trustedCA")
 
 
 @pytest.mark.parametrize("without", [
@@ -135,6 +147,7 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.images.builder.endswith("0" * 64)
     assert config.images.server == "example.test/triton:26.04-py3"
     assert config.server_args == ("--log-verbose=1",)
+    assert config.default_store == DefaultStore(uri="s3://engines/all", secret="engine-bucket")
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
@@ -193,6 +206,7 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
 @pytest.mark.parametrize(("values", "message"), [
     ({"config": {"drainSecond": 7}}, "drainSecond"),
     ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": -1}}}}, "/config/prices/perHour/cpu"),
+    ({"config": {"defaultStore": {"uri": "engines"}}}, "/config/defaultStore/uri"),
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ({"config": {"serverArgs": ["--log-verbose=1", "--metrics-port=9002"]}}, "is 8002 on each replica"),
     ({"config": {"serverArgs": ["--allow-http=False"]}}, 'config.serverArgs[0]: got "--allow-http=False", is used by'),
@@ -259,10 +273,12 @@ def test_the_apiserver_admits_all_of_it(objects: Objects, control_plane: Path) -
         for kind in ("CustomResourceDefinition", "ServiceMonitor", "PodMonitor", "PrometheusRule"):
             found.pop(kind, None)
         # Pod security judges pods; a Deployment that can make none would be taken with a warning.
+        for pod in found["Pod"]:
+            pod["spec"]["serviceAccountName"] = "probe"
         for deployment in found["Deployment"]:
             pod = deployment["spec"]["template"]
-            found.setdefault("Pod", []).append({**manifest("v1", "Pod", "probe", **pod["metadata"]),
-                                                "spec": {**pod["spec"], "serviceAccountName": "probe"}})
+            found["Pod"].append({**manifest("v1", "Pod", "probe", **pod["metadata"]),
+                                 "spec": {**pod["spec"], "serviceAccountName": "probe"}})
         for item in (item for items in found.values() for item in items):
             complaint = Kubectl(control_plane, item["metadata"].get("namespace", "enginewright-system")).admits(item)
             assert complaint == "", f"{item['kind']} {item['metadata']['name']}"

@@ -42,9 +42,14 @@ async def running(directory: Path, targets: Sequence[dict[str, Any]], rules: Seq
 
 async def answers(http: httpx.AsyncClient, url: str, query: str) -> bool:
     """Whether there is any data. Raises ``AssertionError`` for an expression that Prometheus refuses."""
+    return bool(await series(http, url, query))
+
+
+async def series(http: httpx.AsyncClient, url: str, query: str) -> list[dict[str, str]]:
+    """Labels of what ``query`` finds. Raises ``AssertionError`` for an expression that Prometheus refuses."""
     answer = (await http.get(f"{url}/api/v1/query", params={"query": query})).json()
     assert answer["status"] == "success", (query, answer)
-    return bool(answer["data"]["result"])
+    return [one["metric"] for one in answer["data"]["result"]]
 
 
 async def _ready(http: httpx.AsyncClient, url: str) -> bool:

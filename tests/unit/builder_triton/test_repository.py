@@ -220,7 +220,7 @@ def test_no_server_says_what_to_install(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="no tritonserver") as caught:
         install.find(tmp_path)
-    assert "nvidia-pytriton" in caught.value.remedy
+    assert "enginewright[triton]" in caught.value.remedy
 
 
 def test_memory_and_family_of_this_process() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.config import SPOT_LABELS, OperatorConfig
+from enginewright.core.config import SPOT_LABELS, OperatorConfig, TrustedCA
 from enginewright.core.manifests import gc_job
 from enginewright.core.spec.pod_template_rules import JOBS
 from support.children import children_of
@@ -104,7 +104,8 @@ def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     spec: JSON = {"source": {**BASE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "models.pub"}}},
             "engine": {"calibration": {"uri": "pvc://calibration/x.npz"}}, "accuracy": {"evaluation": data}}
     volumes, paths = set(), set()
-    for job in jobs(None, OperatorConfig(prove_in_server_image=True), **spec).values():
+    config = OperatorConfig(prove_in_server_image=True, trusted_ca=TrustedCA(config_map="company-ca"))
+    for job in jobs(None, config, **spec).values():
         pod = job["spec"]["template"]["spec"]
         volumes |= {volume["name"] for volume in pod["volumes"]}
         paths |= {mount["mountPath"] for container in [*pod.get("initContainers", ()), *pod["containers"]]

@@ -49,5 +49,5 @@ def test_a_warning_says_what_comes_of_it_and_what_to_write() -> None:
     spec = parse_spec({"source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "cpu"}})
     assert isinstance(spec, Spec)
     assert str(cautions(spec)[0]) == (
-        "spec.accuracy.evaluation: is left out: the build makes inputs up, and proves accuracy on those alone "
+        "spec.accuracy.evaluation: is left out, so the build makes inputs up, and proves accuracy on those alone "
         "(VerifiedOnSyntheticData); give the uri of samples like production's, .npz or .jsonl")

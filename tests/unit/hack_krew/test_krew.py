@@ -9,7 +9,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ import pytest
 import yaml
 
 from enginewright import __version__
-from krew.archive import pack
+from krew import windows
+from krew.archive import LEFT_OUT, pack
 from krew.manifest import PLATFORMS, Archive, render
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -102,6 +105,43 @@ def test_the_same_folder_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first == second
     with tarfile.open(fileobj=io.BytesIO(first)) as archive:
         assert archive.getnames() == ["lib/a.py", "lib/b.py"]
+
+
+def test_on_windows_a_program_starts_the_plugin_beside_it(tmp_path: Path) -> None:
+    """Here Python runs what the launcher would hand to it: the archive at the program's end."""
+    package = tmp_path / "lib" / "enginewright" / "plugin"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").write_text("")
+    (package / "main.py").write_text("import sys\ndef main(): print('here', *sys.argv[1:])")
+    program = tmp_path / windows.PROGRAM
+    program.write_bytes(windows.program("amd64"))
+    assert program.read_bytes().startswith(b"MZ"), "a program of Windows"
+    link = tmp_path / "bin" / "kubectl-optimisedmodel.exe"
+    link.parent.mkdir()
+    link.symlink_to(program)
+    done = subprocess.run([sys.executable, link, "explain", "minilm"], text=True, capture_output=True, timeout=240,
+                          check=False)
+    assert done.stdout == "here explain minilm\n", done.stderr
+
+
+def test_a_zip_has_the_same_bytes_each_time_and_no_bookkeeping(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "a.py").write_text("a")
+    (tmp_path / "lib" / "INSTALLER").write_text("uv")
+    first = windows.pack_zip(tmp_path, frozenset(LEFT_OUT))
+    os.utime(tmp_path / "lib" / "a.py", (1, 7))
+    assert windows.pack_zip(tmp_path, frozenset(LEFT_OUT)) == first
+    with zipfile.ZipFile(io.BytesIO(first)) as archive:
+        assert archive.namelist() == ["lib/a.py"]
+
+
+def test_every_platform_that_users_have_gets_an_archive(manifest: dict[str, Any]) -> None:
+    bins = {tuple(one["selector"]["matchLabels"].values()): one["bin"] for one in manifest["spec"]["platforms"]}
+    assert bins == {
+        ("linux", "amd64"): "kubectl-optimisedmodel", ("linux", "arm64"): "kubectl-optimisedmodel",
+        ("darwin", "amd64"): "kubectl-optimisedmodel", ("darwin", "arm64"): "kubectl-optimisedmodel",
+        ("windows", "amd64"): "kubectl-optimisedmodel.exe"}
 
 
 def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:

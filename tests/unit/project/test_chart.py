@@ -124,9 +124,16 @@ def test_a_default_that_the_schema_does_not_have_is_told() -> None:
     (("watchNamespaces",), ["Team_A"]),
     (("imagePullSecrets",), [{"secretName": "pull"}]),
     (("imagePullSecrets",), [""]),
-    (("env",), {"NO_COLOR": "1"}),
-    (("env",), [{"name": "NO_COLOR", "value": 1}]),
-    (("env",), [{"name": "NO_COLOR", "valuefrom": {}}]),
+    (("extraEnv",), {"NO_COLOR": "1"}),
+    (("extraEnv",), [{"name": "NO_COLOR", "value": 1}]),
+    (("extraEnv",), [{"name": "NO_COLOR", "valuefrom": {}}]),
+    (("extraArgs",), ["run"]),
+    (("extraVolumes",), [{"emptyDir": {}}]),
+    (("extraVolumeMounts",), [{"name": "x"}]),
+    (("extraObjects",), {"kind": "ConfigMap"}),
+    (("trustedCA", "configMap"), "Company_CA"),
+    (("trustedCA", "key"), "../ca.crt"),
+    (("metrics", "podMonitor", "relabelings"), {"action": "drop"}),
     (("tolerations",), {"key": "control"}),
     (("tolerations",), [{"key": "control", "operator": "Exist"}]),
     (("tolerations",), [{"key": "control", "value": True}]),
@@ -156,7 +163,7 @@ def test_the_schema_refuses(path: tuple[str, ...], value: object) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [
     ("imagePullSecrets", ["pull", {"name": "other"}]),
-    ("env", [{"name": "NO_COLOR", "value": "1"}, {"name": "EMPTY"},
+    ("extraEnv", [{"name": "NO_COLOR", "value": "1"}, {"name": "EMPTY"},
              {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "otel", "key": "token"}}}]),
     ("tolerations", [{"operator": "Exists"}, {"key": "control", "value": "true", "effect": "NoSchedule"},
                      {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute",
@@ -178,7 +185,7 @@ def strict(node: dict[str, Any], path: str = "") -> list[str]:
 
 def test_the_schema_knows_every_value() -> None:
     assert strict(SCHEMA) == [".global"], "a parent chart's, and of its other parts"
-    assert set(VALUES) == set(SCHEMA["properties"])
+    assert set(VALUES) == set(SCHEMA["properties"]) - {"env"}  # a template says what to do
     gone = {"serverBackends", "serverPythonRuntimes", "batcherResources"}  # a template says what to do
     assert set(VALUES["config"]) == set(SCHEMA["properties"]["config"]["properties"]) - gone
 
@@ -203,6 +210,8 @@ def test_the_defaults_are_the_operators_own() -> None:
         "jobAnnotations": dict(default.job_annotations), "jobEnv": dict(default.job_env),
         "jobPriorityClassName": default.job_priority_class_name,
     }
+    plain["defaultStore"] = {"uri": default.default_store.uri, "secretRef": {"name": default.default_store.secret},
+                             "serviceAccountName": default.default_store.service_account_name}
     plain["activatorReplicas"] = default.activator_replicas
     plain["proveInServerImage"] = default.prove_in_server_image
     for step in ("resolve", "build", "prove", "server", "verify", "quality", "activator"):

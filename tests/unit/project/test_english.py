@@ -16,7 +16,7 @@ import enginewright.core
 
 ROOT = Path(__file__).resolve().parents[3]
 READ = ("operator/", "builders/", "charts/", "crds/", "docs/", "examples/", "hack/", "studies/", "README.md",
-        "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")
+        "CONTRIBUTING.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "GOVERNANCE.md", "SECURITY.md", "Makefile", ".github/")
 ENDINGS = (".py", ".md", ".yaml", ".tpl", ".txt", ".sh", ".lua", ".go", "Makefile")
 # Examples of what not to write.
 EXAMPLES = "CONTRIBUTING.md"

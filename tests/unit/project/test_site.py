@@ -47,6 +47,7 @@ def test_the_site_builds_and_no_link_is_dead(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     shown = (tmp_path / "site" / "how-to" / "first-model.html").read_text()
     assert 'href="../examples/cpu.yaml"' in shown
+    assert shown.count("<ol>") == 1, "a block of code inside an item ends no list"
     listed = (tmp_path / "site" / "adr" / "index.html").read_text()
     assert all(f'href="{path.stem}.html"' in listed for path in (ROOT / "docs" / "adr").glob("0*.md"))
     assert re.findall(r'<(?:script|link|img)[^>]* (?:src|href)="https?://', shown) == [], "it fetches from elsewhere"
@@ -64,6 +65,18 @@ def test_the_site_builds_and_no_link_is_dead(tmp_path: Path) -> None:
 ])
 def test_links_between_files_become_links_between_pages(page: str, link: str, wanted: str) -> None:
     assert hooks.rewritten(f"see [it]({link}).", page) == f"see [it]({wanted})."
+
+
+@pytest.mark.parametrize(("written", "wanted"), [
+    ("1. a\n\n   ```sh\n   b\n   ```\n\n2. c\n", "1. a\n\n    ```sh\n    b\n    ```\n\n2. c\n"),
+    ("- a\n\n  ```sh\n  b\n  ```\n", "- a\n\n    ```sh\n    b\n    ```\n"),
+    ("* a\n  b\n  - c\n", "* a\n    b\n    - c\n"),
+    ("1. a\n\nb\n   c\n", "1. a\n\nb\n   c\n"),
+    ("```yaml\n- a\n  b: c\n```\n", "```yaml\n- a\n  b: c\n```\n"),
+    ("- a\n```sh\n  b\n```\n  c\n", "- a\n```sh\n  b\n```\n  c\n"),
+])
+def test_what_belongs_to_an_item_of_a_list_stands_as_deep_as_mkdocs_needs_it(written: str, wanted: str) -> None:
+    assert hooks.indented(written) == wanted
 
 
 def options(parser: argparse.ArgumentParser) -> set[str]:

@@ -12,6 +12,7 @@ import pytest
 from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import OPTIMISED_MODEL, Resource
+from enginewright.core.config import DefaultStore
 from enginewright.handlers.watch import settings
 from enginewright.observe.keys import Key
 from enginewright.observe.references import ReferenceReader
@@ -67,7 +68,7 @@ async def test_all_refused_is_no_resync(resync: Callable[..., tuple[Resync, Work
 
 
 async def test_unused_engines_of_the_others_are_looked_for() -> None:
-    reader = ReferenceReader(KUBE, lambda: datetime.now(UTC), ("a", "gone", "b"))
+    reader = ReferenceReader(KUBE, lambda: datetime.now(UTC), ("a", "gone", "b"), DefaultStore())
     assert [seen.namespace for seen in await reader.read()] == ["a", "b"]
 
 
@@ -83,7 +84,7 @@ class Served(Kube):
 
 @pytest.mark.parametrize(("namespaces", "complete"), [(("a", "b"), True), (("a", "gone", "b"), False)])
 async def test_what_is_wanted_anywhere_is_told_to_all(namespaces: tuple[str, ...], complete: bool) -> None:
-    reader = ReferenceReader(cast(KubeClient, Served()), lambda: datetime.now(UTC), namespaces)
+    reader = ReferenceReader(cast(KubeClient, Served()), lambda: datetime.now(UTC), namespaces, DefaultStore())
     found = {seen.namespace: seen for seen in await reader.read()}
     assert found["a"].referenced == frozenset()
     assert found["a"].everywhere == found["b"].referenced == {"f" * 64}

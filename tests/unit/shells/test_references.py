@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from enginewright.core.config import DefaultStore
 from enginewright.observe.references import asked, wish
 
 
@@ -14,7 +15,7 @@ def model(*, deleting: bool = False, **store: Any) -> dict[str, Any]:
 
 def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
     keys, account = {"name": "keys"}, "writer"
-    assert asked(map(wish, [
+    assert asked(wish(one, DefaultStore()) for one in [
         model(uri="s3://engines/a", secretRef=keys),
         model(uri="s3://engines/a", secretRef=keys),
         model(uri="s3://engines/a", secretRef=keys, serviceAccountName=account),
@@ -23,7 +24,13 @@ def test_as_whom_buckets_are_used_is_what_specs_say_now() -> None:
         model(uri="pvc://store"),
         model(uri="S3://nonsense", secretRef=keys),
         {"metadata": {}, "spec": {}},
-    ])) == {
+    ]) == {
         "s3://engines/a": {(("secret", "keys"),), (("secret", "keys"), ("serviceAccount", "writer"))},
         "s3://engines/b": {()},
     }
+
+
+def test_a_model_without_a_store_uses_the_default_bucket() -> None:
+    default = DefaultStore(uri="s3://engines/all", secret="keys")
+    assert asked(wish(one, default) for one in [model(), model(uri="pvc://store"), model(deleting=True)]) == {
+        "s3://engines/all": {(("secret", "keys"),)}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.core.config import Images, OperatorConfig, Prices
+from enginewright.core.config import DefaultStore, Images, OperatorConfig, Prices
 from enginewright.settings import SettingsError, read_settings
 
 
@@ -43,9 +43,22 @@ def test_prices_are_read(tmp_path: Path) -> None:
     assert config.prices == Prices(currency="EUR", per_hour={"cpu": 1.0, "NVIDIA-H200/1g.18gb": 0.6})
 
 
+def test_the_store_of_objects_that_name_none_is_read(tmp_path: Path) -> None:
+    config = read_settings(written(tmp_path, "default_store: {uri: s3://engines/all, secret: keys}"))
+    assert config.default_store == DefaultStore(uri="s3://engines/all", secret="keys")
+    nothing = read_settings(written(tmp_path, 'default_store: {uri: "", secret: "", service_account_name: ""}'))
+    assert nothing.default_store == DefaultStore()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("default_store: {uri: engines}",
+         "default_store, in place of spec.store: spec.store.uri: is not a valid value"),
+        ("default_store: {uri: 'pvc://a/../b'}", "spec.store.uri: leaves its folder"),
+        ("default_store: {uri: 'pvc://engines', secret: keys}", "spec.store.secretRef: has no meaning"),
+        ("default_store: {uri: 's3://engines/a', secret: enginewright-engine-signing}", "is reserved for the operator"),
+        ("default_store: {secret: keys}", "default_store.uri: got '', expected a store beside its credentials"),
         ("imagse: {}", "unknown field 'imagse'"),
         ("images: {bilder: x}", "images: unknown field 'bilder'"),
         ("job_ttl: soon", "job_ttl: expected int, got 'soon'"),

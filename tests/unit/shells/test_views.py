@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
+from enginewright.core.config import DefaultStore
 from enginewright.core.observed import EndpointView, PodView
 from enginewright.observe.pods import pod_view
 from enginewright.observe.views import (
@@ -211,7 +212,7 @@ def test_claims() -> None:
 
 def test_the_object_itself() -> None:
     metadata = {**META, "namespace": "ns", "generation": 4, "resourceVersion": "77", "annotations": {"a": "b"}}
-    view = object_view({"metadata": metadata, "spec": {"suspend": True}})
+    view = object_view({"metadata": metadata, "spec": {"suspend": True}}, DefaultStore())
     assert (view.name, view.namespace, view.uid, view.generation) == ("x", "ns", "u-1", 4)
     assert (view.resource_version, view.deleting) == ("77", False)
     assert (view.annotations, view.spec, view.status) == ({"a": "b"}, {"suspend": True}, {})

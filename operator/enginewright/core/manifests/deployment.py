@@ -29,6 +29,7 @@ from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.quality import monitor, trace_volumes
 from enginewright.core.manifests.server import SMOKE_PATH, server, startup_seconds
 from enginewright.core.manifests.service import mirror_name
+from enginewright.core.manifests.trusted_ca import trusted_mounts, trusted_variables, trusted_volumes
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.request import STORE_PATH, server_image, store_folder
@@ -141,7 +142,8 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
                          if spec.quality else [])],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
-                    *(trace_volumes() if spec.quality else [])],
+                    *(trace_volumes() if spec.quality else []),
+                    *(trusted_volumes(config) if in_bucket(spec.store.uri) else [])],
     }
 
 
@@ -175,6 +177,7 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
     bucket = in_bucket(spec.store.uri)
     folder = "/".join(filter(None, (STORE_PATH, store_folder(spec), record.fingerprint)))
     variables = store_variables(store_access(spec))
+    trusted = [{"name": name, "value": value} for name, value in trusted_variables(config).items()] if bucket else []
     return {
         "name": labels.CONTAINER_VERIFY,
         "image": config.images.operator,
@@ -183,6 +186,7 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
         "args": [f"{ENGINE_PATH}/{record.fingerprint}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
                  labels.VERIFY_FROM, spec.store.uri if bucket else folder],
+        **({"env": trusted} if trusted else {}),
         **({"envFrom": variables} if variables else {}),
         "resources": resources(config.verify_resources),
         "securityContext": container_security(),
@@ -190,7 +194,8 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
         "volumeMounts": [{"name": "engine", "mountPath": ENGINE_PATH},
                          *([] if bucket else [{"name": STORE_VOLUME, "mountPath": STORE_PATH, "readOnly": True}]),
                          {"name": "smoke-test", "mountPath": SMOKE_PATH},
-                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+                         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
+                         *(trusted_mounts(config) if bucket else [])],
     }
 
 

@@ -30,7 +30,7 @@ def cautions(spec: Spec) -> tuple[Caution, ...]:
 def _synthetic_data(spec: Spec) -> Iterator[Caution]:
     if spec.accuracy.evaluation is None:
         yield Caution(field="spec.accuracy.evaluation",
-                      message="is left out: the build makes inputs up, and proves accuracy on those alone "
+                      message="is left out, so the build makes inputs up, and proves accuracy on those alone "
                               "(VerifiedOnSyntheticData)",
                       remedy="give the uri of samples like production's, .npz or .jsonl")
 
@@ -48,6 +48,6 @@ def _any_product(spec: Spec) -> Iterator[Caution]:
 def _without_product(field: str, gpu: GPUSpec | None) -> Iterator[Caution]:
     if gpu is None or not gpu.product:
         yield Caution(field=field,
-                      message="is left out: the build takes whichever GPU is free, and replicas then run only on its "
-                              "product",
+                      message="is left out, so the build takes whichever GPU is free, and replicas then run only on "
+                              "that product",
                       remedy="write the product, as in the node label nvidia.com/gpu.product")

@@ -48,10 +48,11 @@ class ServingSpec(SpecModel):
 class StoreSpec(SpecModel):
     """Where engines are kept."""
 
-    uri: StoreUri = "pvc://enginewright-store"
+    # Not written into objects: the operator has a default of its own.
+    uri: StoreUri = Field(default="pvc://enginewright-store", json_schema_extra={"default": None})
     """Engine store: pvc://CLAIM or pvc://CLAIM/folder, s3://BUCKET/prefix or gs://BUCKET/prefix. Build Jobs write it
     and servers read it, so that claims on several nodes need ReadWriteMany; from a bucket each replica fetches its
-    engine."""
+    engine. Absent: config.defaultStore of the operator's chart, else pvc://enginewright-store."""
     secret_ref: SecretReference | None = None
     """Credentials to list, read, write and delete in the bucket: Jobs and replicas have its entries as environment
     variables, such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or

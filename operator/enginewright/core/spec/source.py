@@ -19,7 +19,7 @@ from enginewright.core.spec.base import (
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
                 "float16", "float32", "float64", "string"]
-Format = Literal["auto", "onnx", "huggingface", "exported-program", "torchscript"]
+Format = Literal["auto", "onnx", "huggingface", "exported-program", "torchscript", "saved-model", "keras"]
 Dimension = Annotated[int, Field(ge=1, le=2**31 - 1)] | Annotated[
     str, Field(min_length=1, max_length=63, pattern=r"^([A-Za-z_][A-Za-z0-9_]*|[0-9]+\.\.[0-9]+)$")]
 
@@ -109,8 +109,9 @@ class SourceSpec(SpecModel):
     oci://REGISTRY/REPOSITORY:TAG, https://host/path, or file:///path inside the builder image (for development).
     Pickled checkpoints are refused."""
     format: Format = "auto"
-    """What the source is: onnx, huggingface (config and safetensors), exported-program (.pt2) or torchscript. auto
-    looks at the files."""
+    """What the source is: onnx, huggingface (config and safetensors), exported-program (.pt2), torchscript, saved-model
+    (TensorFlow's folder) or keras (.keras). auto looks at the files. The last two need a builder image with
+    TensorFlow."""
     digest: Digest = ""
     """SHA-256 of the source, as sha256:<64 hex digits>. Checked before use; resolved and recorded in status when
     absent."""
