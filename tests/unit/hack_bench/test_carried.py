@@ -11,9 +11,10 @@ BENCH = carried.ROOT / "hack" / "bench"
 KNOWN = set().union(*carried.listed(BENCH / "machine.txt", BENCH / "wheels.txt").values())
 FOR_TESTS = KNOWN.union(*carried.listed(BENCH / "wheels-tests.txt").values())
 COMMAND = "enginewright_builder.cli"
-# Imported only where a build reads from a bucket, hub or signed source, sends traces, or has a terminal: the
-# builds of the benchmark and of tests/gpu do none of it.
-UNUSED = {"obstore", "huggingface_hub", "model_signing", "opentelemetry", "rich"}
+# Imported only where a build reads from a bucket, hub, signed or TensorFlow source, sends traces, or has a terminal:
+# the builds of the benchmark and of tests/gpu do none of it.
+UNUSED = {"obstore", "huggingface_hub", "model_signing", "opentelemetry", "rich",
+          "h5py", "keras", "tensorflow", "tf2onnx"}
 GPU_TESTS = [f"gpu.{path.stem}" for path in (carried.ROOT / "tests" / "gpu").glob("*.py")]
 
 
