@@ -83,7 +83,7 @@ def _name_of(source: str) -> str:
     last = unquote(source.rstrip("/").rpartition("/")[2]).partition("@")[0].lower()
     if source.startswith("oci://"):
         last = last.partition(":")[0]
-    return re.sub(r"[^a-z0-9-]+", "-", re.sub(r"\.(onnx|pt2?|ts|pth|zip)$", "", last)).strip("-") or "model"
+    return re.sub(r"[^a-z0-9-]+", "-", re.sub(r"\.(onnx|pt2?|ts|pth|zip|keras)$", "", last)).strip("-") or "model"
 
 
 def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
@@ -154,8 +154,8 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                         help="folder, file, or address of the model: https://, hf://, oci://, s3:// or gs://")
     parser.add_argument("--output", required=True, metavar="DIR", help="engine store; created if absent")
     parser.add_argument("--name", metavar="NAME", help="model name on Triton (default: the source's)")
-    parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript (default "
-                        "auto)")
+    parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript, "
+                        "saved-model, keras (default auto)")
     parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the "
                         "source on")
     parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than "

@@ -110,6 +110,7 @@ if failed; then
   exit 1
 fi
 step packages hack/bin-deps.sh --tests
+step tensorflow hack/dev/tensorflow.sh
 step programs hack/cluster/cluster build  # by a test it would be within its time limit
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"

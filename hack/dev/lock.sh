@@ -21,7 +21,7 @@ compile dev
 compile planner-study
 compile sbom
 # One version of a package everywhere: what is tested is what runs in the images.
-for name in operator builder server; do
+for name in operator builder server tensorflow; do
   compile "$name" -c requirements/dev.txt
 done
 # On a GPU too, but for what gpu-versions.in names and what comes with PyTorch.

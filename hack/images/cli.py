@@ -19,10 +19,11 @@ from images import debian, host, layout
 from images.buildah import Buildah, BuildError
 from images.containerfile import ContainerfileError
 from images.keys import MissingInputError
-from images.recipe import NAMES, OWN_BASE, Recipe
+from images.recipe import NAMES, OPTIONAL, OWN_BASE, Recipe
 
 # Fast to make and to read, and about a third of the size.
 COMPRESSION = ("--compression-format=zstd", "--compression-level=1")
+ALL = (*NAMES, *OPTIONAL)
 # Of each image, so that one can go back to the state before an edit without a build.
 KEPT_ARCHIVES = 2
 
@@ -51,7 +52,7 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
     Raises:
         BuildError: a program is missing, or a build failed.
     """
-    wanted = [name for name in NAMES if name in set(names)]
+    wanted = [name for name in ALL if name in set(names)]
     with _locked(), tempfile.TemporaryDirectory() as directory:
         recipe = Recipe.read().snapshot(Path(directory))
         missing = [name for name in wanted if not archive_path(recipe, name).exists()]
@@ -62,7 +63,7 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
                 debian.ensure(buildah, recipe.arguments["DEBIAN"])
             for name in missing:
                 _build(buildah, recipe, name)
-            _prune(buildah, recipe)
+            _prune(buildah, recipe, missing)
         for name in wanted:
             path = archive_path(recipe, name)
             say(f"  ✓ {recipe.reference(name)} {path.stat().st_size / 1e6:.0f} MB")
@@ -126,17 +127,23 @@ def clean() -> None:
     shutil.rmtree(_cache(), ignore_errors=True)
 
 
-def _prune(buildah: Buildah, recipe: Recipe) -> None:
-    """Remove all but the newest images and archives; their layers stay where a kept image has them."""
-    for name in NAMES:
+def _prune(buildah: Buildah, recipe: Recipe, built: Iterable[str]) -> None:
+    """Remove all but the newest images and archives of what was built; their layers stay where a kept image has
+    them."""
+    for name in built:
         current = archive_path(recipe, name)
-        others = [path for path in current.parent.glob(f"{name}-*.tar") if path != current]
+        others = [path for path in _archives_of(current.parent, name) if path != current]
         for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT_ARCHIVES - 1 :]:
             path.unlink()
-        kept = {path.stem.partition("-")[2] for path in current.parent.glob(f"{name}-*.tar")}
+        kept = {path.stem.rpartition("-")[2] for path in _archives_of(current.parent, name)}
         stored = buildah.references(recipe.repository(name))
         buildah.remove([reference for reference in stored if reference.rpartition(":")[2] not in kept])
     layout.keep_only(_cache() / "layout", {path.stem for path in (_cache() / "archives").glob("*.tar")})
+
+
+def _archives_of(folder: Path, name: str) -> list[Path]:
+    """Not those of an image whose name only begins alike."""
+    return [path for path in folder.glob(f"{name}-*.tar") if path.stem.rpartition("-")[0] == name]
 
 
 @contextmanager
@@ -160,8 +167,8 @@ def _cache() -> Path:
 
 
 def _name(text: str) -> str:
-    if text not in NAMES:
-        raise argparse.ArgumentTypeError(f"there is no image '{text}'; write one of {', '.join(NAMES)}")
+    if text not in ALL:
+        raise argparse.ArgumentTypeError(f"there is no image '{text}'; write one of {', '.join(ALL)}")
     return text
 
 
@@ -181,7 +188,8 @@ def _parser() -> argparse.ArgumentParser:
 
     def verb(name: str, help_text: str) -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=help_text, description=help_text)
-        added.add_argument("names", nargs="*", type=_name, metavar="NAME", help=f"of {', '.join(NAMES)}; default all")
+        added.add_argument("names", nargs="*", type=_name, metavar="NAME",
+                           help=f"of {', '.join(ALL)}; default {', '.join(NAMES)}")
         return added
 
     building = verb("build", "build what changed")

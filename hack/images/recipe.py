@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTAINERFILE = ROOT / "builders" / "images" / "Containerfile"
 # Smallest first: each is usable as soon as it is there. A name is the stage's name.
 NAMES = ("server", "operator", "builder")
+# Built where they are asked for by name.
+OPTIONAL = ("builder-tensorflow",)
 ACCELERATORS = ("cpu", "cuda")
 
 

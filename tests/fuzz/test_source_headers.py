@@ -23,6 +23,8 @@ from enginewright_builder.onnx_interface import graph_interface
 from enginewright_builder.sources.exported_program import check_exported_program
 from enginewright_builder.sources.formats import check_config, check_weight_index, locate
 from enginewright_builder.sources.integrity import check_onnx, check_safetensors
+from enginewright_builder.sources.saved_model import _messages as messages
+from enginewright_builder.sources.saved_model import check_saved_model, signature_interface
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
                     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -73,6 +75,41 @@ def _graph() -> bytes:
                              [tensor])
     content: bytes = helper.make_model(made).SerializeToString()
     return content
+
+
+def _saved_model() -> bytes:
+    model = messages()["SavedModel"]()
+    graph = model.graphs.add()
+    function = graph.graph.add().library.add().functions.add()
+    function.signature.add().name.append(b"answer")
+    function.nodes.add().op.append(b"Relu")
+    function.nodes[0].attributes.add().value.add().function.add().name.append(b"answer")
+    serving = graph.signatures.add(name=[b"serving_default"]).value.add()
+    serving.inputs.add(name=[b"x"]).info.add(kind=[1]).shape.add().sizes.add(size=[-1])
+    graph.objects.add().nodes.add().bare.add().name.append(b"answer")
+    content: bytes = model.SerializeToString()
+    return content
+
+
+@given(st.binary(max_size=64) | spoilt(_saved_model()))
+def test_saved_model(content: bytes) -> None:
+    def check(path: Path) -> None:
+        (path.parent / "variables").mkdir()
+        (path.parent / "variables" / "variables.index").touch()
+        check_saved_model(path.parent)
+        signature_interface(path.parent)
+
+    ends(check, content, "saved_model.pb")
+
+
+@given(st.dictionaries(st.sampled_from(["class_name", "module", "registered_name", "config"]),
+                       st.sampled_from(["Dense", "keras.layers", "Sequential", "keras"]) | JSON) | JSON)
+def test_keras(config: Any) -> None:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, member in (("metadata.json", "{}"), ("config.json", json.dumps(config)), ("model.weights.h5", "")):
+            archive.writestr(name, member)
+    ends(locate, content.getvalue(), "m.keras")
 
 
 @given(st.binary(max_size=64) | spoilt(_graph()))

@@ -33,6 +33,7 @@ class OnnxModel:
     def __init__(self, path: Path, interface: Interface, *, vocabulary: int = DEFAULT_VOCABULARY,
                  device: str = "cpu", notes: tuple[str, ...] = ()) -> None:
         self.path, self.interface, self.vocabulary, self.notes = path, interface, vocabulary, notes
+        self.device = device
         self.name = "ONNX as given, on ONNX Runtime"
         self._on_gpu = device != "cpu" and has_provider(CUDA)
         # ONNX Runtime's CUDA provider uses TF32 unless told not to.

@@ -12,11 +12,14 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.exported_program import check_exported_program
 from enginewright_builder.sources.integrity import check_onnx, check_safetensors
+from enginewright_builder.sources.keras_file import check_keras, is_keras
 from enginewright_builder.sources.own_names import leads_astray
+from enginewright_builder.sources.saved_model import GRAPH, check_saved_model
+from enginewright_builder.sources.tensorflow_packages import KERAS, SAVED_MODEL
 from enginewright_builder.sources.torch_archive import without_folder
 from enginewright_builder.sources.torchscript import check_torchscript
 
-FORMATS = ("onnx", "huggingface", "exported-program", "torchscript")
+FORMATS = ("onnx", "huggingface", "exported-program", "torchscript", SAVED_MODEL, KERAS)
 
 # What accuracy is measured by, where the user brings a metric of their own: no model.
 METRIC_FILE = "metric.onnx"
@@ -72,11 +75,14 @@ def _locate_folder(path: Path) -> Located:
         ignored = ", ".join(file.name for file in pickles)
         notes = (f"ignored {ignored}: safetensors are there, and pickles are never opened",) if ignored else ()
         return Located(path=path, format="huggingface", notes=notes)
+    if (path / GRAPH).is_file():
+        check_saved_model(path)
+        return Located(path=path, format=SAVED_MODEL)
     if pickles:
         names = ", ".join(file.name for file in pickles)
         raise UserError("PickleRefused", f"the folder holds its weights as pickle only ({names})", field=_FIELD,
                         value=path, remedy=PICKLE_REMEDY)
-    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts") for file in sorted(path.glob(pattern))
+    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts", "*.keras") for file in sorted(path.glob(pattern))
               if file.name != METRIC_FILE]
     if len(models) == 1:
         return _locate_file(models[0])
@@ -85,8 +91,8 @@ def _locate_folder(path: Path) -> Located:
                         value=path, remedy="name one of the files in the URI")
     found = _names(sorted(path.iterdir())) or "nothing"
     raise UserError("FormatUnknown", f"the folder is no model this builder knows; it holds {found}", field=_FIELD,
-                    value=path, remedy="give a folder with config.json and *.safetensors, or one .onnx, .pt2 or "
-                                       "TorchScript file")
+                    value=path, remedy="give a folder with config.json and *.safetensors, a SavedModel, or one .onnx, "
+                                       ".pt2, .keras or TorchScript file")
 
 
 def _names(files: list[Path]) -> str:
@@ -104,7 +110,14 @@ def _locate_file(path: Path) -> Located:
                         value=path, remedy="name the folder that has config.json beside it")
     if zipfile.is_zipfile(path):
         return _locate_archive(path)
-    if path.suffix in (".pt2", ".pt", ".ts", ".pth"):
+    if path.name == GRAPH:
+        raise UserError("FormatUnknown", f"{path.name} is a part of a SavedModel", field=_FIELD, value=path,
+                        remedy="name the folder that it lies in, with variables/ beside it")
+    if _is_hdf5(path):
+        raise UserError("FormatUnknown", f"{path.name} is HDF5, Keras's format of old, which may hold code",
+                        field=_FIELD, value=path,
+                        remedy="load it in Keras and save it with model.save('model.keras') or model.export('FOLDER')")
+    if path.suffix in (".pt2", ".pt", ".ts", ".pth", ".keras"):
         raise UserError("SourceCorrupt", f"{path.name} is not a whole archive", field=_FIELD, value=path,
                         remedy="copy the file again and state its digest")
     check_onnx(path)
@@ -119,8 +132,17 @@ def _locate_archive(path: Path) -> Located:
     if "archive_format" in members or "serialized_exported_program.json" in members:
         check_exported_program(path)
         return Located(path=path, format="exported-program")
-    raise UserError("FormatUnknown", f"{path.name} is an archive, but neither TorchScript nor an exported program",
-                    field=_FIELD, value=path, remedy="give a file written by torch.export.save or torch.jit.save")
+    if is_keras(members):
+        check_keras(path)
+        return Located(path=path, format=KERAS)
+    raise UserError("FormatUnknown", f"{path.name} is an archive, but neither TorchScript, an exported program nor a "
+                    "Keras model", field=_FIELD, value=path,
+                    remedy="give a file written by torch.export.save, torch.jit.save or Keras's model.save")
+
+
+def _is_hdf5(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(8) == b"\x89HDF\r\n\x1a\n"
 
 
 def is_pickle(path: Path) -> bool:

@@ -11,11 +11,12 @@ from pathlib import PurePosixPath
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_REMEDY, PICKLE_SUFFIXES
+from enginewright_builder.sources.saved_model import GRAPH
 
 # Of one source: a listing that never ends must not fill the memory.
 MOST_FILES = 100_000
 # What a build can begin from.
-_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts"})
+_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts", ".keras"})
 PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
 _VARIABLES = ("AWS_", "GOOGLE_", "HF_", "REGISTRY_")
 _CREDENTIALS = "spec.source.secretRef"
@@ -42,7 +43,7 @@ def is_near(host: str) -> bool:
 def check_model(names: Sequence[str], kept: Sequence[str], top: str, uri: str, context: FetchContext) -> None:
     """Whether what is to be downloaded to ``top`` of what is there may be a model, told by names. Raises
     :class:`UserError` ``PickleRefused``, ``SourceNotFound`` or ``FormatUnknown``."""
-    models = [name for name in kept if PurePosixPath(name).suffix in _MODELS
+    models = [name for name in kept if (PurePosixPath(name).suffix in _MODELS or PurePosixPath(name).name == GRAPH)
               and PurePosixPath(name).name != METRIC_FILE]
     pickles = [name for name in names if PurePosixPath(name).suffix in PICKLES]
     if not models and pickles:

@@ -36,6 +36,7 @@ from enginewright_builder.load.requests import decode
 from enginewright_builder.models import load_model
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.synthetic import example_inputs
+from enginewright_builder.models.tensorflow import TensorflowModel
 from enginewright_builder.pipeline import run_build
 from enginewright_builder.pod import smoke
 from enginewright_builder.progress import JsonLines, Tracker
@@ -85,7 +86,7 @@ async def test_served_as_the_source_answers(entry: Entry, empty_server: tuple[Tr
     await server.unload(name)
 
 
-@pytest.mark.parametrize("entry", REFUSED, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", REFUSED, ids=lambda entry: f"{entry.source}: {entry.name}")
 def test_refused_by_name(entry: Entry, tmp_path: Path) -> None:
     outcome = run_build(_request(entry.make(tmp_path), tmp_path), tmp_path / "scratch", _quiet())
     assert isinstance(entry.served, Refused)
@@ -178,6 +179,11 @@ def _write(source: SourceModel, folder: Path, root: Path, name: str) -> None:
 def _of_the_source(path: Path, sent: Tensors, source: SourceModel) -> dict[str, NDArray[Any]]:
     if path.suffix == ".onnx":
         return _of_the_file(path, sent)
+    if isinstance(source, TensorflowModel):
+        if takes_batches(source.interface):
+            return dict(source.run(sent))
+        one = source.run({name: array[None] for name, array in sent.items()})
+        return {name: array[0] for name, array in one.items()}
     names = [output.name for output in source.interface.outputs]
     return dict(zip(names, programs.answers(path, dict(sent)), strict=True))
 

@@ -210,7 +210,7 @@ def test_operator_inside_a_branch_is_found(tmp_path: Path) -> None:
     assert refused(tmp_path / "m.onnx").reason == "UnsupportedOperator"
 
 
-@pytest.mark.parametrize(("wanted", "reason"), [("huggingface", "FormatMismatch"), ("keras", "FormatUnknown")])
+@pytest.mark.parametrize(("wanted", "reason"), [("huggingface", "FormatMismatch"), ("caffe", "FormatUnknown")])
 def test_stated_format_is_held_to(wanted: str, reason: str, perceptron: Path) -> None:
     error = refused(perceptron, wanted)
     assert (error.reason, error.field, error.value) == (reason, "spec.source.format", wanted)

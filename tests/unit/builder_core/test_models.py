@@ -354,4 +354,4 @@ def test_the_real_minilm_embeds_as_sentence_transformers_does(torch: Any) -> Non
 
 def test_formats_without_a_loader_are_told(perceptron: Path) -> None:
     with pytest.raises(UserError, match="no loader"):
-        load_model(dataclasses.replace(locate(perceptron), format="keras"))
+        load_model(dataclasses.replace(locate(perceptron), format="caffe"))

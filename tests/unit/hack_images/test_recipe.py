@@ -59,4 +59,4 @@ def test_another_base_image_gives_other_images(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_stage_that_others_mount_is_an_argument_of_the_build() -> None:
     arguments = Recipe.read().build_arguments()
-    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS", "GPU_TOOLS", "TENSORRT"}
+    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS", "GPU_TOOLS", "TENSORRT", "TENSORFLOW"}

@@ -12,9 +12,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ["environment", "lint", "types", "imports", "generated", "unit", "triton", "packages", "programs",
-         "integration", "e2e"]
-PROGRAMS = ("hack/dev/bootstrap.sh", "hack/bin-deps.sh", "hack/cluster/cluster", "hack/dev/can-run-node.sh", "bin/ruff",
-            "bin/mypy", "bin/lint-imports", "bin/make", "bin/pytest")
+         "integration", "e2e", "tensorflow"]
+PROGRAMS = ("hack/dev/bootstrap.sh", "hack/dev/tensorflow.sh", "hack/bin-deps.sh", "hack/cluster/cluster",
+            "hack/dev/can-run-node.sh", "bin/ruff", "bin/mypy", "bin/lint-imports", "bin/make", "bin/pytest")
 PYTEST_FAILS = """case "$*" in *"{part}"*) echo "FAILED tests/test_{name}.py::test_{name} - assert 0"
   echo "1 failed, 2 passed in 0.10s"; exit 1;; esac; echo "3 passed in 0.10s"
 """

@@ -45,7 +45,7 @@ def test_each_lock_has_its_source(lock: Path) -> None:
 
 def test_one_version_everywhere() -> None:
     tested = pins(ROOT / "requirements" / "dev.txt")
-    for name in ("operator", "builder", "server"):
+    for name in ("operator", "builder", "server", "tensorflow"):
         for package, (version, _) in pins(ROOT / "requirements" / f"{name}.txt").items():
             assert tested.get(package, (version, 0))[0] == version, f"{name}.txt: {package} is not what is tested"
 

@@ -12,8 +12,11 @@ import onnx
 
 from enginewright_builder.contract import Interface, TensorSpec
 from support.inputs import graphs, programs
+from support.inputs import tensorflow_models as tensors
+from support.inputs.tensorflow import made
 
 PROGRAM = "exported program"
+SAVED, KERAS, FILE = "SavedModel", "Keras", "model.keras"
 BATCHES, CALLS = "several samples a call", "each request is one call"
 
 
@@ -142,4 +145,38 @@ ENTRIES = (
                                       TensorSpec(name="state", dtype="float32", shape=(2, 1, 8)),
                                       TensorSpec(name="gain", dtype="float32", shape=(1,)))),
           how="`spec.interface` states the sizes of one call."),
+    Entry(name="the batch in front, from Keras's `model.export`", make=made(tensors.perceptron), served=BATCHES,
+          source=SAVED),
+    Entry(name="images with channels last, convolutions, batch normalisation", make=made(tensors.images),
+          served=BATCHES, source=SAVED, how="Clients send channels last, as the source takes them."),
+    Entry(name="a recurrent network over token ids (`While`)", make=made(tensors.recurrent), served=BATCHES,
+          source=SAVED),
+    Entry(name="several inputs and outputs, a mask, attention", make=made(tensors.attention), served=BATCHES,
+          source=SAVED),
+    Entry(name="rows of a table: Keras's `Normalization`, `gelu`", make=made(tensors.tabular), served=BATCHES,
+          source=SAVED),
+    Entry(name="a batch that is fixed", make=made(tensors.frozen), served=BATCHES, source=SAVED,
+          how="The batch is freed; answers alone and beside others must agree with TensorFlow's."),
+    Entry(name="state in and out, and a scalar", make=made(tensors.with_state), served=CALLS, source=SAVED,
+          how="The client keeps the state and sends it with its next request."),
+    Entry(name="no serving signature", make=made(tensors.without_signature), source=SAVED,
+          served=Refused(reason="UnsupportedModel", says="has no serving signature 'serving_default'")),
+    Entry(name="an operator that reads a file", make=made(tensors.reading), source=SAVED,
+          served=Refused(reason="UnsupportedOperator", says="ReadFile")),
+    Entry(name="a table of words", make=made(tensors.words), source=SAVED,
+          served=Refused(reason="UnsupportedOperator", says="tables")),
+    Entry(name="an operator that ONNX has not", make=made(tensors.unknown), source=SAVED,
+          served=Refused(reason="UnsupportedOperator", says="Lgamma")),
+    Entry(name="answers that the converted graph does not give (random numbers)", make=made(tensors.random),
+          source=SAVED, served=Refused(reason="ExportMismatch", says="answers otherwise than the source")),
+    Entry(name="Keras's own layers, with sums between them", make=made(tensors.keras_layers, FILE), served=BATCHES,
+          source=KERAS),
+    Entry(name="a `Lambda` layer", make=made(tensors.keras_lambda, FILE), source=KERAS,
+          served=Refused(reason="PickleRefused", says="has code in it: keras.layers.Lambda")),
+    Entry(name="a pickle in the file", make=made(tensors.keras_pickle, FILE), source=KERAS,
+          served=Refused(reason="PickleRefused", says="layer.pkl")),
+    Entry(name="a class of one's own", make=made(tensors.keras_own_class, FILE), source=KERAS,
+          served=Refused(reason="UnsupportedModel", says="classes of one's own")),
+    Entry(name="Keras's format of old (`.h5`)", make=made(tensors.keras_h5, "model.h5"), source=KERAS,
+          served=Refused(reason="FormatUnknown", says="model.save('model.keras')")),
 )
