@@ -101,6 +101,7 @@ async def refused_calls(kube: Kube, namespace: str) -> list[str]:
 async def test_install_serve_upgrade_remove(stocked_bench: Bench, for_the_cluster: None, images: dict[str, str],
                                             tmp_path: Path) -> None:
     bench, kube = stocked_bench, stocked_bench.kube
+    assert "Phase:          Succeeded" in shell(kube, "helm", "test", "enginewright", "--namespace", SYSTEM_NAMESPACE)
     bench.apply("tiny", replicas=1)
     assert plugin(bench, "watch", "tiny").splitlines()[-1].endswith("tiny serves what its spec asks for.")
     assert "EngineBuilt CacheHit" in plugin(bench, "explain", "tiny")
