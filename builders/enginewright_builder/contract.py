@@ -109,20 +109,55 @@ class Normalise:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preprocess:
+    """How the images that clients send become as large as the source takes them, before they are normalised: resized to
+    ``height`` × ``width``, or so that the shorter side has ``shortest_edge`` pixels, by the filter ``resample``; then
+    cut to ``crop_height`` × ``crop_width`` around the middle. 0 means not asked for. ``from_source``: this and the
+    normalisation stand in the source's ``preprocessor_config.json``."""
+
+    from_source: bool = False
+    height: int = 0
+    width: int = 0
+    shortest_edge: int = 0
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    crop_height: int = 0
+    crop_width: int = 0
+
+    @property
+    def made(self) -> tuple[int, int]:
+        """Height and width of what the source is given."""
+        return self.crop_height or self.height, self.crop_width or self.width
+
+
+@dataclass(frozen=True, kw_only=True)
 class TensorSpec:
     """One model input or output. ``shape`` holds sizes, names of free dimensions (``batch``) or ranges (``1..512``).
-    With ``normalise`` type and shape are those of what clients send."""
+    With ``normalise`` or ``preprocess`` type and shape are those of what clients send."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] = ()
     normalise: Normalise | None = None
+    preprocess: Preprocess | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostprocessStep:
+    """What becomes of the source's ``output`` before clients get it, under the same name. ``mask`` is the input that
+    marks tokens, for ``meanPooling``; else empty."""
+
+    output: str
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise"]
+    mask: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interface:
+    """``outputs`` are the source's own; ``postprocess`` is applied to them in its order."""
+
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
+    postprocess: tuple[PostprocessStep, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -734,7 +769,8 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise",), "AccuracyRequest": ("task", "group_by"), "CandidateSummary": ("task",),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess",), "AccuracyRequest": ("task", "group_by"),
+    "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }
 

@@ -64,7 +64,8 @@ def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) ->
                                                     "file") from error
     for inputs in checks:
         batch = len(next(iter(inputs.values())))
-        expected = model.run(inputs)
+        # The gate holds candidates against what the source itself says behind its own processor.
+        expected = getattr(model, "run_as_exported", model.run)(inputs)
         try:
             got = runner(inputs)
         except Exception as error:

@@ -56,22 +56,35 @@ def order(spec: TensorSpec) -> tuple[int, ...]:
 def taken(interface: Interface) -> Interface:
     """What the source takes, of what clients send."""
     return dataclasses.replace(interface, inputs=tuple(
-        dataclasses.replace(spec, dtype=TAKEN, shape=channels_first(spec, spec.shape), normalise=None)
+        dataclasses.replace(spec, dtype=TAKEN, shape=_own_shape(spec), normalise=None, preprocess=None)
         if spec.normalise else spec for spec in interface.inputs))
+
+
+def _own_shape(spec: TensorSpec) -> tuple[int | str, ...]:
+    shape = channels_first(spec, spec.shape)
+    return (*shape[:2], *spec.preprocess.made) if spec.preprocess else shape
 
 
 def sent(own: TensorSpec, stated: TensorSpec) -> TensorSpec:
     """What clients send, of the input that the source says it has, and of what the user stated of it."""
     back = np.argsort(order(stated)).tolist()
-    return dataclasses.replace(own, dtype=SENT, shape=tuple(own.shape[axis] for axis in back),
-                               normalise=stated.normalise)
+    shape = tuple(own.shape[axis] for axis in back)
+    if stated.preprocess:
+        shape = tuple(stated.shape[place] if axis > 1 else size
+                      for place, (axis, size) in enumerate(zip(back, shape, strict=True)))
+    return dataclasses.replace(own, dtype=SENT, shape=shape, normalise=stated.normalise, preprocess=stated.preprocess)
 
 
 def normalised(spec: TensorSpec, sent_values: Array) -> Array:
     """The source's input, in the arithmetic that the user wrote."""
+    return normalised_planes(spec, sent_values.transpose(order(spec)))
+
+
+def normalised_planes(spec: TensorSpec, planes: Array) -> Array:
+    """The same of what has its channels where the source has them."""
     how = spec.normalise
     assert how is not None
-    values = sent_values.transpose(order(spec)).astype(np.float32)
+    values = planes.astype(np.float32)
     values = (values * np.float32(how.scale) - _column(how.mean, values.ndim)) / _column(how.std, values.ndim)
     return np.ascontiguousarray(values)
 

@@ -31,6 +31,8 @@ from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.normalise import taken
+from enginewright_builder.postprocess import finished, without_steps
+from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places, tensorflow_packages
 from enginewright_builder.sources.base import FetchContext
@@ -65,11 +67,13 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     check_gate(request.accuracy.metric, request.accuracy.tolerance)
     check_task(request.accuracy)
     _check_numbers(request)
-    if request.interface is not None:
-        checked(request.interface, told=True)
+    stated = without_steps(request.interface)
+    if stated is not None:
+        checked(stated, told=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
+    _check_images(located, stated)
     if located.format in tensorflow_packages.FORMATS:
         tensorflow_packages.packages()
     if located.format in _TELLING:
@@ -117,6 +121,12 @@ def _check_numbers(request: BuildRequest) -> None:
                             remedy="write a positive number")
 
 
+def _check_images(located: Located, stated: Interface | None) -> None:
+    for spec in checked(stated, told=True).inputs if stated else ():
+        check_source(located, spec)
+        check(spec)
+
+
 def _data(request: BuildRequest, located: Located, data: DataRequest | None, where: DataField,
           scratch: Path) -> tuple[SampleFile | None, str]:
     if data is None:
@@ -136,13 +146,13 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
-    normalises = interface is not None and any(spec.normalise for spec in interface.inputs)
-    if located.format in _TELLING and not normalises:
+    prepares = asked(interface)
+    if located.format in _TELLING and not prepares:
         samples = check_against(samples, _own_interface(located, interface), where)
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
-    if interface is not None and interface.inputs and (located.format not in _TELLING or normalises):
+    if interface is not None and interface.inputs and (located.format not in _TELLING or prepares):
         # Outputs may be named without a shape, which says nothing of a batch.
         known = dataclasses.replace(interface, outputs=tuple(spec for spec in interface.outputs if spec.shape))
         return check_against(samples, _with_single_samples(checked(known)), where)
@@ -161,7 +171,8 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
         found = graph_interface(onnx.load(str(located.path), load_external_data=False))
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
-    return _with_single_samples(found)
+    found = _with_single_samples(found)
+    return finished(found, stated.postprocess) if stated is not None else found
 
 
 def _with_single_samples(interface: Interface) -> Interface:
@@ -181,9 +192,10 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     if accuracy.task is None:
         return
     check_units(accuracy.task, len(set(queries)) or len(evaluation))
-    outputs = (_own_interface(located, request.interface) if located.format in _TELLING
-               else request.interface or Interface()).outputs
-    if not outputs:
+    tells = located.format in _TELLING
+    known = _own_interface(located, request.interface) if tells else request.interface
+    outputs = known.outputs if known else ()
+    if not outputs or (not tells and request.interface and request.interface.postprocess):
         return
     named = {spec.name: spec.shape for spec in outputs}
     output = output_of(accuracy.task, list(named))

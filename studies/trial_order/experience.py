@@ -95,8 +95,9 @@ def seconds(model: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
 
 def built(model: str, product: dict[str, Any], trials: dict[str, Any]) -> list[dict[str, Any]]:
     """The trials of the newest build of ``model`` that says what each took."""
-    newest = next((one.get("trials") for one in product["models"] if one["model"] == model), None)
-    return newest or trials["models"].get(model, [])
+    newest = [one["trials"] for one in product["models"] if one["model"] == model and one.get("trials")]
+    found: list[dict[str, Any]] = newest[0] if newest else trials["models"].get(model, [])
+    return found
 
 
 def table(looks: dict[str, Any], files: dict[str, dict[str, Any]], trials: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder import own_device
-from enginewright_builder.contract import DeviceRequest, Interface, Normalise, RuntimeRequest, TensorSpec
+from enginewright_builder.contract import DeviceRequest, Interface, Normalise, Preprocess, RuntimeRequest, TensorSpec
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
@@ -315,6 +315,28 @@ def test_bytes_are_normalised_in_the_plan(precision: str, tmp_path: Path, open_r
     runner = open_runner(artifact)
     for batch in (1, 5, 8):
         assert worst(runner(data(batch)), source.run(data(batch))) < TOLERANCES[precision]
+
+
+@pytest.mark.parametrize("how", [Preprocess(height=32, width=32, resample="bicubic"),
+                                 Preprocess(shortest_edge=40, crop_height=32, crop_width=32)], ids=["size", "crop"])
+@pytest.mark.parametrize("sides", [("40..90", "48..120"), (64, 80)], ids=["free", "fixed"])
+def test_images_are_resized_in_the_plan(how: Preprocess, sides: tuple[int | str, ...], tmp_path: Path,
+                                        open_runner: Any) -> None:
+    plain = convnet(tmp_path)
+    sent = TensorSpec(name="x", dtype="uint8", shape=("batch", *sides, 3), preprocess=how, normalise=Normalise(
+        scale=1 / 255, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), channels="last"))
+    source = Normalised(plain, Interface(inputs=(sent,)))
+
+    def data(batch: int, seed: int = 3) -> Tensors:
+        return example_inputs(source.interface, batch, seed)
+
+    exported = export_model(source, tmp_path / "images", [data(1), data(3, 4)])
+    context = replace(context_for(plain, data, tmp_path), source=source)
+    engine = TensorRtEngine()
+    rung, = engine.rungs("fp16", context)
+    runner = open_runner(engine.build(rung, exported, context))
+    for seed in range(3):
+        assert worst(runner(data(5, seed)), source.run(data(5, seed))) < 5e-2
 
 
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
+from enginewright_builder.postprocess import without_steps
+from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked_batch, takes_batches
 from enginewright_builder.sources import tensorflow_packages
 from enginewright_builder.sources.formats import Located
+
+if TYPE_CHECKING:
+    from enginewright_builder.models.processors import Processor
 
 __all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
 
@@ -19,21 +26,47 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
                device: str = "cpu") -> SourceModel:
     """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
     may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
-    says how inputs are normalised the model takes what clients send, and gives the source what it takes.
+    says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes;
+    where it says what becomes of outputs the model answers that.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
-    if interface is None or all(spec.normalise is None for spec in interface.inputs):
+    steps, stated = interface.postprocess if interface else (), without_steps(interface)
+    source = _taking(located, stated, workspace, device)
+    if not steps:
+        return source
+    from enginewright_builder.models.finished import Finished
+
+    return Finished(source, steps)
+
+
+def _taking(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:
+    """The source behind what is made of what clients send."""
+    if interface is None or not asked(interface):
         return _opened(located, interface, workspace, device)
     from enginewright_builder.models.normalised import Normalised
 
-    interface = checked_batch(interface)
+    interface, processors = _with_processors(located, checked_batch(interface))
     inner = _opened(located, taken(interface), workspace, device)
     if not takes_batches(inner.interface):
         raise UserError("InterfaceInvalid", f"only inputs with the batch in front are normalised. {inner.notes[0]}",
                         field="spec.interface.inputs.normalise", value=", ".join(inner.notes),
                         remedy="leave normalise out, or export the model with a free first dimension")
-    return Normalised(inner, interface)
+    return Normalised(inner, interface, processors)
+
+
+def _with_processors(located: Located, interface: Interface) -> tuple[Interface, dict[str, Processor]]:
+    """What stands in the source's own files written out, and its own processors by input."""
+    from enginewright_builder.models.processors import of_folder
+
+    processors, inputs = {}, []
+    for spec in interface.inputs:
+        check_source(located, spec)
+        check(spec)
+        if spec.preprocess and spec.preprocess.from_source:
+            spec, processors[spec.name] = of_folder(located.path, spec)
+        inputs.append(spec)
+    return dataclasses.replace(interface, inputs=tuple(inputs)), processors
 
 
 def _opened(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:

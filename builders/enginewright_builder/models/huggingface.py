@@ -13,6 +13,7 @@ os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,10 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     model, missing = _load_weights(path, config)
     pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
     served = served_part(model)
-    tokenize, texts = _text_inputs(path, model, interface) if served.takes_text else (None, ())
-    inputs = (*texts, *served.others)
+    tokenize, texts = (_text_inputs(path, model, _without(interface, served.others)) if served.takes_text
+                       else (None, ()))
+    others = tuple(_as_stated(spec, interface) for spec in served.others)
+    inputs = (*texts, *others)
     module: nn.Module
     if modules is not None:
         module, names = SentenceEmbedding(served.model, modules), ["sentence_embedding"]
@@ -62,6 +65,21 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
                       name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))), keywords=True,
                       tokenize=None if served.others else tokenize, device=device,
                       vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY)
+
+
+def _without(interface: Interface | None, others: Sequence[TensorSpec]) -> Interface | None:
+    """What is stated of texts."""
+    names = {spec.name for spec in others}
+    return interface and Interface(inputs=tuple(spec for spec in interface.inputs if spec.name not in names))
+
+
+def _as_stated(own: TensorSpec, interface: Interface | None) -> TensorSpec:
+    """With the sizes that the user states: not every configuration says how large images are."""
+    for spec in interface.inputs if interface else ():
+        if spec.name == own.name and len(spec.shape) == len(own.shape):
+            return dataclasses.replace(own, shape=tuple(
+                size if isinstance(size, int) else mine for mine, size in zip(own.shape, spec.shape, strict=True)))
+    return own
 
 
 def _of_text(config: Any) -> Any:

@@ -23,10 +23,18 @@ DEFAULT_VOCABULARY = 2
 def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,
                    vocabulary: int = DEFAULT_VOCABULARY) -> Tensors:
     """``batch`` samples: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``. In
-    whole calls what is called like a batch is 1."""
+    whole calls what is called like a batch is 1. Images that engines resize have a size of their own for each
+    ``seed``."""
     rng, batched = np.random.default_rng(seed), takes_batches(interface)
-    return {spec.name: _values(spec, (batch, *_sizes(sample_shape(spec, batched=batched), size)), rng, vocabulary)
+    return {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng, vocabulary)
             for spec in interface.inputs}
+
+
+def _sample_sizes(spec: TensorSpec, size: int, rng: np.random.Generator, *, batched: bool) -> tuple[int, ...]:
+    shape = sample_shape(spec, batched=batched)
+    if spec.preprocess is None:
+        return _sizes(shape, size)
+    return tuple(int(rng.integers(low, high, endpoint=True)) for low, high in map(size_range, shape))
 
 
 def usual_size(interface: Interface, size: int) -> int:

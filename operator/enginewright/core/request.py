@@ -9,8 +9,9 @@ from dataclasses import replace
 from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
-from enginewright.core.spec import DataSpec, InterfaceSpec, NormaliseSpec, Spec, TaskSpec, TensorSpec
+from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
+from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PostprocessStepSpec, PreprocessSpec
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
 
@@ -169,11 +170,31 @@ def _task(task: TaskSpec | None) -> contract.TaskRequest | None:
 def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
     if interface is None:
         return None
-    return contract.Interface(inputs=tuple(_tensor(one, one.normalise) for one in interface.inputs),
-                              outputs=tuple(_tensor(one) for one in interface.outputs))
+    return contract.Interface(inputs=tuple(_input(one) for one in interface.inputs),
+                              outputs=tuple(_tensor(one) for one in interface.outputs),
+                              postprocess=tuple(map(_step, interface.postprocess)))
 
 
-def _tensor(tensor: TensorSpec, how: NormaliseSpec | None = None) -> contract.TensorSpec:
+def _step(step: PostprocessStepSpec) -> contract.PostprocessStep:
+    mask = step.mask or ("attention_mask" if step.function == "meanPooling" else "")
+    return contract.PostprocessStep(output=step.output, function=step.function, mask=mask)
+
+
+def _tensor(tensor: TensorSpec) -> contract.TensorSpec:
+    return contract.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape)
+
+
+def _input(tensor: InputSpec) -> contract.TensorSpec:
+    how = tensor.normalise
     normalise = contract.Normalise(scale=how.scale, mean=how.mean, std=how.std,
                                    channels=how.channels) if how else None
-    return contract.TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tensor.shape, normalise=normalise)
+    return replace(_tensor(tensor), normalise=normalise,
+                   preprocess=_preprocess(tensor.preprocess) if tensor.preprocess else None)
+
+
+def _preprocess(how: PreprocessSpec) -> contract.Preprocess:
+    size, crop = how.size or ImageSizeSpec(), how.crop_size
+    return contract.Preprocess(
+        from_source=how.from_source, height=size.height or 0, width=size.width or 0,
+        shortest_edge=size.shortest_edge or 0, resample=how.resample,
+        crop_height=crop.height if crop else 0, crop_width=crop.width if crop else 0)

@@ -43,6 +43,12 @@ def _labelled(**task: Any) -> dict[str, Any]:
     return {**SOURCE, "accuracy": {"evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": task}}
 
 
+def _resized(**changed: Any) -> dict[str, Any]:
+    given = {"name": "image", "dtype": "uint8", "shape": ["batch", "8..90", "8..90", 3],
+             "normalise": {"channels": "last"}, "preprocess": {"size": {"height": 8, "width": 8}}, **changed}
+    return {**SOURCE, "interface": {"inputs": [{name: value for name, value in given.items() if value is not None}]}}
+
+
 def _normalised(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
     return {**SOURCE, "interface": {"inputs": [given]}}
@@ -234,6 +240,48 @@ BROKEN = (
     Broken("another number of channels, which come last",
            _normalised(shape=["batch", 8, 8, 4], normalise={"std": [1, 1, 1], "channels": "last"}),
            "spec.interface.inputs[0].normalise.std", "[1.0, 1.0, 1.0]", "one for each channel"),
+    Broken("floats resized", _resized(dtype="float32", normalise=None, preprocess={"fromSource": True}),
+           "spec.interface.inputs[0].dtype", "float32", "write uint8",
+           "clients send the bytes that preprocess is about"),
+    Broken("no images resized", _resized(shape=["batch", 3, 8]), "spec.interface.inputs[0].shape", "batch",
+           "such as [batch, 224..1024, 224..1024, 3]", "preprocess needs the shape of the images"),
+    Broken("images without a bound", _resized(shape=["batch", "height", 90, 3]), "spec.interface.inputs[0].shape",
+           "height", "numbers or ranges up to 4096"),
+    Broken("images of more than engines count", _resized(shape=["batch", "8..5000", 90, 3]),
+           "spec.interface.inputs[0].shape", "8..5000", "numbers or ranges up to 4096"),
+    Broken("resized and not normalised", _resized(normalise=None), "spec.interface.inputs[0].normalise", "null",
+           "write {} for numbers from 0 to 1", "preprocess needs either fromSource: true or normalise"),
+    Broken("normalised twice", _resized(preprocess={"fromSource": True}), "spec.interface.inputs[0].normalise", "mean",
+           "remove one of them", "preprocess needs either fromSource: true or normalise"),
+    Broken("resized twice", _resized(normalise=None, preprocess={
+        "fromSource": True, "size": {"height": 8, "width": 8}}),
+           "spec.interface.inputs[0].preprocess.fromSource", "true", "remove fromSource",
+           "fromSource takes all of it from the source"),
+    Broken("resized to no size", _resized(preprocess={"resample": "bicubic"}),
+           "spec.interface.inputs[0].preprocess.size", "null", "fromSource: true in its place",
+           "preprocess needs size"),
+    Broken("resized to half a size", _resized(preprocess={"size": {"height": 8}}),
+           "spec.interface.inputs[0].preprocess.size", "height", "write height and width, or shortestEdge",
+           "size says one size"),
+    Broken("resized to two sizes", _resized(preprocess={
+        "size": {"height": 8, "width": 8, "shortestEdge": 8}, "cropSize": {"height": 8, "width": 8}}),
+           "spec.interface.inputs[0].preprocess.size", "shortestEdge", "write height and width, or shortestEdge",
+           "size says one size"),
+    Broken("resized by the shorter side alone", _resized(preprocess={"size": {"shortestEdge": 8}}),
+           "spec.interface.inputs[0].preprocess.cropSize", "null", "add cropSize",
+           "by the shorter side alone images stay of different sizes"),
+    Broken("cut to more than there is", _resized(preprocess={
+        "size": {"shortestEdge": 8}, "cropSize": {"height": 8, "width": 9}}),
+           "spec.interface.inputs[0].preprocess.cropSize", "9", "write at most what size says",
+           "cropSize is more than size leaves"),
+    Broken("cut to more than the height", _resized(preprocess={
+        "size": {"height": 8, "width": 9}, "cropSize": {"height": 9, "width": 9}}),
+           "spec.interface.inputs[0].preprocess.cropSize", "9", "write at most what size says",
+           "cropSize is more than size leaves"),
+    Broken("a mask of what pools nothing", {**SOURCE, "interface": {"postprocess": [
+        {"output": "logits", "function": "softmax", "mask": "attention_mask"}]}},
+           "spec.interface.postprocess[0].mask", "attention_mask", "write function meanPooling",
+           "mask is for function meanPooling alone"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",

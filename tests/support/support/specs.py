@@ -47,6 +47,14 @@ _tensor: st.SearchStrategy[Raw] = st.fixed_dictionaries(
 _tensors = st.lists(_tensor, max_size=3, unique_by=lambda tensor: str(tensor["name"]))
 _BYTES: Raw = {"name": "image", "dtype": "uint8", "shape": ["batch", 224, 224, 3],
                "normalise": {"mean": [0.485, 0.456, 0.406], "std": [0.5], "channels": "last"}}
+_IMAGES: list[Raw] = [
+    _BYTES,
+    {"name": "image", "dtype": "uint8", "shape": ["batch", "224..1024", 300, 3], "preprocess": {"fromSource": True}},
+    {**_BYTES, "preprocess": {"size": {"height": 128, "width": 96}, "resample": "bicubic"}},
+    {**_BYTES, "preprocess": {"size": {"shortestEdge": 99}, "cropSize": {"height": 99, "width": 64}}}]
+_steps: st.SearchStrategy[Raw] = st.sampled_from([
+    {"output": "scores", "function": "softmax"}, {"output": "tokens", "function": "meanPooling"},
+    {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"}])
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _pod_template = _optional(
@@ -108,7 +116,8 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         "engine": engine, "placement": placement,
     }
     spec |= draw(_optional(
-        interface=_optional(inputs=_tensors | st.just([_BYTES]), outputs=_tensors),
+        interface=_optional(inputs=_tensors | st.sampled_from(_IMAGES).map(lambda one: [one]), outputs=_tensors,
+                              postprocess=st.lists(_steps, max_size=2)),
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
                            maxLoss=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),

@@ -98,10 +98,10 @@ def test_no_member_promotes_by_itself_and_the_rest_is_the_fleets() -> None:
 @given(valid_specs())
 @settings(max_examples=30, deadline=None)
 def test_members_of_a_good_fleet_are_good_and_come_through_the_apiserver_unchanged(raw: Raw) -> None:
-    """Whatever else the spec asks for; the engine is left alone, for not every class can do what one can."""
+    """Whatever else the spec asks for; engine and objective are left alone, for not every class can do what one can."""
     scaling = raw.get("autoscaling")
     fleet: dict[str, Any] = {
-        **{key: value for key, value in raw.items() if key not in ("replicas", "rollout", "engine")},
+        **{key: value for key, value in raw.items() if key not in ("replicas", "rollout", "engine", "objective")},
         **({"autoscaling": {**scaling, "minReplicas": 1}} if scaling else {}),
         **({"quality": {**raw["quality"], "rollback": False}} if "quality" in raw else {}),
         "placement": {"classes": [{"name": "one", **raw["placement"]}, {"name": "cpu", "accelerator": "cpu"}]},

@@ -192,6 +192,42 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              field=".dtype"),
         Rule(rule="!has(self.normalise) || (has(self.shape) && self.shape.size() > 1)",
              message="normalise needs the shape that clients send; add it, such as [batch, 3, 224, 224]"),
+        Rule(rule="!has(self.preprocess) || self.dtype == 'uint8'",
+             message="clients send the bytes that preprocess is about; write dtype uint8, or remove preprocess",
+             field=".dtype"),
+        Rule(rule="!has(self.preprocess) || (has(self.shape) && self.shape.size() == 4)",
+             message="preprocess needs the shape of the images that clients send; add it, such as [batch, 224..1024, "
+                     "224..1024, 3]"),
+        Rule(rule="!has(self.preprocess) || (has(self.preprocess.fromSource) && self.preprocess.fromSource) != "
+                  "has(self.normalise)",
+             message="preprocess needs either fromSource: true or normalise; add one of them, {} for numbers from 0 to "
+                     "1, or remove one"),
+    ),
+    "spec.interface.inputs[].preprocess": (
+        Rule(rule="!has(self.fromSource) || !self.fromSource || !(has(self.size) || has(self.cropSize) || "
+                  "self.resample != 'bilinear')",
+             message="fromSource takes all of it from the source; remove it, or size, cropSize and resample",
+             field=".fromSource"),
+        Rule(rule="(has(self.fromSource) && self.fromSource) || has(self.size)",
+             message="preprocess needs size; write height and width, or shortestEdge with cropSize, or fromSource: "
+                     "true in its place"),
+        Rule(rule="!has(self.size) || !has(self.size.shortestEdge) || has(self.cropSize)",
+             message="by the shorter side alone images stay of different sizes; add cropSize, or write height and "
+                     "width into size"),
+        Rule(rule="!has(self.size) || !has(self.cropSize) || (has(self.size.shortestEdge) ? "
+                  "self.cropSize.height <= self.size.shortestEdge && self.cropSize.width <= self.size.shortestEdge : "
+                  "(!has(self.size.height) || self.cropSize.height <= self.size.height) && "
+                  "(!has(self.size.width) || self.cropSize.width <= self.size.width))",
+             message="cropSize is more than size leaves; write at most what size says, or a larger size",
+             field=".cropSize"),
+    ),
+    "spec.interface.inputs[].preprocess.size": (
+        Rule(rule="has(self.height) == has(self.width) && has(self.shortestEdge) != has(self.height)",
+             message="size says one size; write height and width, or shortestEdge"),
+    ),
+    "spec.interface.postprocess[]": (
+        Rule(rule="!has(self.mask) || self.mask == '' || self.function == 'meanPooling'",
+             message="mask is for function meanPooling alone; remove it, or write function meanPooling", field=".mask"),
     ),
     "spec.rollout": (
         Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",

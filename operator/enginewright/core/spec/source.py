@@ -25,6 +25,8 @@ Dimension = Annotated[int, Field(ge=1, le=2**31 - 1)] | Annotated[
 
 # More than any image has, and few enough for a rule's cost.
 MAX_CHANNELS = 64
+# Of a side of an image: up to here engines compute positions exactly in FP32.
+MAX_PIXELS = 4096
 
 Shape = Annotated[
     tuple[Dimension, ...],
@@ -152,18 +154,75 @@ class NormaliseSpec(SpecModel):
     3], as image files do, which the engine turns round."""
 
 
+Pixels = Annotated[int, Field(ge=1, le=MAX_PIXELS)]
+
+
+class ImageSizeSpec(SpecModel):
+    """How large images become: height and width, or the shorter side alone."""
+
+    height: Pixels | None = None
+    """Pixels from top to bottom; with width."""
+    width: Pixels | None = None
+    """Pixels from left to right; with height."""
+    shortest_edge: Pixels | None = None
+    """Pixels of the shorter side; the longer one keeps its share. With cropSize."""
+
+
+class CropSizeSpec(SpecModel):
+    """What is cut out of the middle."""
+
+    height: Pixels
+    """Pixels from top to bottom."""
+    width: Pixels
+    """Pixels from left to right."""
+
+
+class PreprocessSpec(SpecModel):
+    """How images of the client's own size become what the source takes, as part of the engine: resized, cut, then
+    normalised. Names and arithmetic are those of the image processors of Hugging Face."""
+
+    from_source: bool = False
+    """Take all of it, normalise too, from preprocessor_config.json of the source's Hugging Face folder. Without the
+    other fields."""
+    size: ImageSizeSpec | None = None
+    """What images are resized to. Sides of the shape are then numbers or ranges, such as 224..1024."""
+    resample: Literal["bilinear", "bicubic"] = "bilinear"
+    """The filter, with Pillow's arithmetic: each pixel is a weighted mean of all that it covers."""
+    crop_size: CropSizeSpec | None = None
+    """What is cut out of the middle then; at most what size says."""
+
+
 class InputSpec(TensorSpec):
     """One input of the model."""
+
+    preprocess: PreprocessSpec | None = None
+    """Clients send images as bytes, of their own size, and the engine resizes them: dtype is uint8 and shape what
+    clients send, such as [batch, 224..1024, 224..1024, 3]. With normalise, or fromSource."""
 
     normalise: NormaliseSpec | None = None
     """Clients send bytes, and the engine normalises them: dtype is uint8 and shape what clients send, where the source
     itself takes float32. A quarter of the bytes travels. Evaluation and calibration data are bytes as well."""
 
 
+class PostprocessStepSpec(SpecModel):
+    """What becomes of one output before clients get it, as part of the engine, under the same name."""
+
+    output: str = Field(min_length=1, max_length=MAX_NAME)
+    """Name of the source's output."""
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise"]
+    """softmax, over the last dimension; sigmoid, of each number; meanPooling, the mean of the tokens' vectors without
+    padding, [batch, tokens, width] to [batch, width]; l2Normalise, divided by the length, along the last dimension."""
+    mask: str = Field(default="", max_length=MAX_NAME)
+    """With meanPooling: the input that has 1 for each token and 0 for padding. Left out: attention_mask."""
+
+
 class InterfaceSpec(SpecModel):
-    """Inputs and outputs; needed when the source does not tell them, or when clients send something else."""
+    """Inputs and outputs, where the source does not tell them, and what clients send and get instead."""
 
     inputs: tuple[InputSpec, ...] = Field(default=(), max_length=32)
     """Inputs in the model's order."""
     outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
     """Outputs in the model's order."""
+    postprocess: tuple[PostprocessStepSpec, ...] = Field(default=(), max_length=8)
+    """What engines do with outputs, in this order. The source itself stays as it is: answers are held against what its
+    own would become."""

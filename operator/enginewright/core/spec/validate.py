@@ -10,6 +10,7 @@ from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
 from enginewright.core.spec.fleet import fleet_problems, member_name
+from enginewright.core.spec.image_rules import image_problems
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
@@ -287,6 +288,11 @@ def _interface(spec: Spec) -> Iterator[Problem]:
                                    "write the smaller bound first, at least 1, such as 1..512")
     for index, tensor in enumerate(interface.inputs):
         yield from _normalise(f"spec.interface.inputs[{index}]", tensor)
+        yield from image_problems(f"spec.interface.inputs[{index}]", tensor)
+    for index, step in enumerate(interface.postprocess):
+        if step.mask and step.function != "meanPooling":
+            yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
+                           f"says nothing of function {step.function}", "remove it, or write function meanPooling")
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:

@@ -30,7 +30,8 @@ GPU: Raw = {
                "signature": {"method": "key", "configMapKeyRef": {"name": "keys", "key": "a.pub"}, "path": "net.sig"}},
     "interface": {"inputs": [_tensor("image", normalise={"scale": 0.5, "mean": [0.5, 0.4, 0.3], "std": [0.2],
                                                          "channels": "first"})],
-                  "outputs": [_tensor("scores")]},
+                  "outputs": [_tensor("scores")],
+                  "postprocess": [{"output": "scores", "function": "meanPooling", "mask": "mask"}]},
     "engine": {"backend": "tensorrt", "precision": "int8", "maxBatchSize": 64, "buildBudgetSeconds": 600,
                "stopWhen": "objectiveMet", "fallback": "source", "queueName": "team-a",
                "calibration": {"uri": "pvc://models/calibration.npz", "samples": 500, "digest": "sha256:" + "b" * 64},
@@ -70,6 +71,9 @@ GPU: Raw = {
 SLICE: Raw = {
     "source": {"uri": "s3://models/net", "signature": {"method": "certificate", "secretKeyRef": {
         "name": "authorities", "key": "ca.pem"}}},
+    "interface": {"inputs": [_tensor("photo", shape=["batch", 3, "224..1024", "224..1024"], normalise={}, preprocess={
+        "fromSource": False, "size": {"height": 256, "width": 240}, "resample": "bicubic",
+        "cropSize": {"height": 224, "width": 200}})]},
     "placement": {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"},
                   "mig": {"profile": "1g.10gb", "strategy": "single", "dra": {"deviceClassName": "mig.nvidia.com"}}},
     "replicas": 3,
@@ -77,6 +81,8 @@ SLICE: Raw = {
 
 PROMETHEUS: Raw = {
     "source": {"uri": "hf://org/name@main"}, "placement": {"accelerator": "cpu"},
+    "interface": {"inputs": [_tensor("photo", shape=["batch", 3, "224..1024", "224..1024"], normalise={}, preprocess={
+        "size": {"shortestEdge": 256}, "cropSize": {"height": 224, "width": 200}})]},
     "accuracy": {"evaluation": {"uri": "pvc://models/evaluation.jsonl"},
                  "task": {"metric": "ndcg", "queries": "query"}},
     "autoscaling": {"maxReplicas": 2, "source": "prometheus",

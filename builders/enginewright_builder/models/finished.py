@@ -1,0 +1,104 @@
+"""A source whose outputs are processed before clients get them: the user's own, with steps that engines have folded in.
+
+The reference is what NumPy makes, in FP64, of the source's own answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from enginewright_builder.contract import Interface, PostprocessStep
+from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
+from enginewright_builder.onnx_postprocess import fold_outputs
+from enginewright_builder.postprocess import LEAST_NORM, LEAST_TOKENS, MEAN_POOLING, applied, finished
+from enginewright_builder.tensors import Call, Tensors
+
+
+class Finished:
+    """``inner`` behind ``steps``. Raises :class:`UserError` ``InterfaceInvalid`` for steps that do not fit its
+    outputs."""
+
+    def __init__(self, inner: SourceModel, steps: Sequence[PostprocessStep]) -> None:
+        self._inner, self._steps = inner, tuple(steps)
+        self.interface: Interface = finished(inner.interface, steps)
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def tokenize(self) -> Tokenize | None:
+        return self._inner.tokenize
+
+    @property
+    def vocabulary(self) -> int:
+        return self._inner.vocabulary
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._inner.notes
+
+    @property
+    def candidate(self) -> str:
+        return self._inner.candidate
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return applied(self._steps, inputs, self._inner.run(inputs))
+
+    def run_as_exported(self, inputs: Tensors) -> Tensors:
+        run = getattr(self._inner, "run_as_exported", self._inner.run)
+        return applied(self._steps, inputs, run(inputs))
+
+    def bind(self, inputs: Tensors) -> Call:
+        """Without the steps, which a client of the source does after."""
+        return self._inner.bind(inputs)
+
+    def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
+        self._inner.export_onnx(path, opset, precision)
+        fold_outputs(path, self._steps, self.interface)
+
+    def torch_program(self, precision: str, batch: int = 0) -> TorchProgram | None:
+        program = self._inner.torch_program(precision, batch)
+        return None if program is None else _traced(program, self._steps, self._inner.interface)
+
+
+def _traced(program: TorchProgram, steps: Sequence[PostprocessStep], interface: Interface) -> TorchProgram:
+    import torch
+
+    names, outputs = ([spec.name for spec in side] for side in (interface.inputs, interface.outputs))
+
+    class Finishing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = program.module
+
+        def forward(self, *inputs: Any) -> Any:
+            answers = dict(zip(outputs, self.inner(*inputs), strict=True))
+            for step in steps:
+                mask = inputs[names.index(step.mask)] if step.function == MEAN_POOLING else None
+                answers[step.output] = _made(step, answers[step.output], mask)
+            return tuple(answers.values())
+
+    module = Finishing()
+    module.training = False  # eval() would ask the inner module, too, and a program that was exported refuses
+    return dataclasses.replace(program, module=module)
+
+
+def _made(step: PostprocessStep, values: Any, mask: Any) -> Any:
+    """In FP32 at least: half precision sums up too little of many numbers."""
+    import torch
+
+    wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+    if step.function == "softmax":
+        made = wide.softmax(dim=-1)
+    elif step.function == "sigmoid":
+        made = wide.sigmoid()
+    elif step.function == MEAN_POOLING:
+        counted = mask.unsqueeze(-1).to(wide.dtype)
+        made = (wide * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=LEAST_TOKENS)
+    else:
+        made = torch.nn.functional.normalize(wide, dim=-1, eps=LEAST_NORM)
+    return made.to(values.dtype)

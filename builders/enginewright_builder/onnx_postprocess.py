@@ -1,0 +1,77 @@
+"""Writes into an ONNX graph what becomes of its outputs before clients get them. Needs ``onnx`` and NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from enginewright_builder.contract import Interface, PostprocessStep
+from enginewright_builder.errors import UserError
+from enginewright_builder.onnx_names import rename_values
+from enginewright_builder.onnx_steps import GraphSteps, opset_of
+from enginewright_builder.postprocess import LEAST_NORM, LEAST_TOKENS, MEAN_POOLING
+
+# Softmax along one axis, and ReduceSum and Unsqueeze with axes as inputs.
+_LEAST_OPSET = 13
+
+
+def fold_outputs(path: Path, steps: Sequence[PostprocessStep], made: Interface) -> None:
+    """The graph at ``path`` answers what ``steps`` make of its outputs; ``made`` is the interface then. Weights beside
+    the graph stay where they are. Raises :class:`UserError` ``ExportFailed`` for a graph too old."""
+    model = onnx.load(str(path), load_external_data=False)
+    if (found := opset_of(model)) < _LEAST_OPSET:
+        raise UserError("ExportFailed", f"outputs cannot be processed in a graph of opset {found}",
+                        field="spec.interface.postprocess", value=found,
+                        remedy=f"export the model with opset {_LEAST_OPSET} or later, or leave postprocess out")
+    shapes = {spec.name: spec.shape for spec in made.outputs}
+    for value in model.graph.output:
+        mine = [step for step in steps if step.output == value.name]
+        if mine:
+            _fold(model.graph, value, mine, len(shapes[value.name]))
+    onnx.save(model, str(path))
+
+
+def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep], dimensions: int
+          ) -> None:
+    name = value.name
+    kept = list(value.type.tensor_type.shape.dim)
+    own = f"{name}/source"
+    rename_values(graph, {name: own})
+    value.name = name
+    made = GraphSteps(f"{name}/postprocess")
+    last = own
+    half = value.type.tensor_type.elem_type == TensorProto.FLOAT16
+    if half:  # sums of many numbers
+        last = made.add("Cast", last, to=TensorProto.FLOAT)
+    for step in steps:
+        last = _step(made, step, last)
+    if half:
+        made.add("Cast", last, to=TensorProto.FLOAT16)
+    made.nodes[-1].output[0] = name
+    graph.node.extend(made.nodes)
+    graph.initializer.extend(made.constants)
+    if len(kept) != dimensions:  # pooled: the tokens are gone
+        del value.type.tensor_type.shape.dim[1]
+
+
+def _step(made: GraphSteps, step: PostprocessStep, last: str) -> str:
+    if step.function == "softmax":
+        return made.add("Softmax", last, axis=-1)
+    if step.function == "sigmoid":
+        return made.add("Sigmoid", last)
+    if step.function == MEAN_POOLING:
+        return _pooled(made, last, step.mask)
+    square = made.add("ReduceSum", made.add("Mul", last, last), made.constant([-1], np.int64), keepdims=1)
+    return made.add("Div", last, made.add("Max", made.add("Sqrt", square), made.constant(LEAST_NORM)))
+
+
+def _pooled(made: GraphSteps, tokens: str, mask: str) -> str:
+    along = made.constant([1], np.int64)
+    counted = made.add("Unsqueeze", made.add("Cast", mask, to=TensorProto.FLOAT), made.constant([2], np.int64))
+    total = made.add("ReduceSum", made.add("Mul", tokens, counted), along, keepdims=0)
+    count = made.add("ReduceSum", counted, along, keepdims=0)
+    return made.add("Div", total, made.add("Max", count, made.constant(LEAST_TOKENS)))
