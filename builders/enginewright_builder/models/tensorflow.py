@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -188,12 +189,14 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _only_checked(source: Path, folder: Path) -> Path:
-    """A folder that has of ``source`` what was looked at, and the weights."""
+    """A folder that has of ``source`` the weights, and a copy of the graph, which no one changes once it was looked at.
+    Raises :class:`UserError` where it was changed before."""
     view = folder / "saved-model"
     (view / WEIGHTS).mkdir(parents=True)
-    names = [GRAPH, *(f"{WEIGHTS}/{file.name}" for file in (source / WEIGHTS).glob("variables.*"))]
-    for name in names:
-        (view / name).symlink_to((source / name).resolve())
+    for file in (source / WEIGHTS).glob("variables.*"):
+        (view / WEIGHTS / file.name).symlink_to(file.resolve())
+    shutil.copyfile(source / GRAPH, view / GRAPH)
+    check_saved_model(view)
     return view
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from images.buildah import BuildError
-from images.recipe import NAMES, Recipe
+from images.cli import _archives_of
+from images.recipe import NAMES, OPTIONAL, Recipe
 
 
 def test_references_are_local_and_by_content() -> None:
     recipe = Recipe.read()
-    for name in NAMES:
+    for name in (*NAMES, *OPTIONAL):
         assert re.fullmatch(rf"localhost/enginewright-{name}:[0-9a-f]{{12}}", recipe.reference(name))
 
 
@@ -43,6 +44,20 @@ def test_the_accelerator_changes_all_but_the_operator(monkeypatch: pytest.Monkey
     monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cuda")
     cuda = Recipe.read()
     assert [name for name in NAMES if cpu.key(name) != cuda.key(name)] == ["server", "builder"]
+
+
+def test_the_image_with_tensorflow_has_the_builders_layers_below() -> None:
+    """A change of TensorFlow's lock leaves the other images as they are."""
+    stages = Recipe.read()._stages
+    assert stages["builder-tensorflow"].parent == stages["builder"].parent
+    assert not [name for name in NAMES if any("tensorflow" in path for path in stages[name].inputs)]
+
+
+def test_archives_of_one_image_are_not_those_of_another_whose_name_begins_alike(tmp_path: Path) -> None:
+    for name in ("builder-0123456789ab", "builder-tensorflow-0123456789ab"):
+        (tmp_path / f"{name}.tar").touch()
+    assert [path.stem for path in _archives_of(tmp_path, "builder")] == ["builder-0123456789ab"]
+    assert [path.stem for path in _archives_of(tmp_path, "builder-tensorflow")] == ["builder-tensorflow-0123456789ab"]
 
 
 def test_an_unknown_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
