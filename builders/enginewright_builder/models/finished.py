@@ -11,39 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import Interface, PostprocessStep
-from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
+from enginewright_builder.models.base import SourceModel, TorchProgram
+from enginewright_builder.models.wrapped import Wrapped
 from enginewright_builder.onnx_postprocess import fold_outputs
 from enginewright_builder.postprocess import LEAST_NORM, LEAST_TOKENS, MEAN_POOLING, applied, finished
 from enginewright_builder.tensors import Call, Tensors
 
 
-class Finished:
+class Finished(Wrapped):
     """``inner`` behind ``steps``. Raises :class:`UserError` ``InterfaceInvalid`` for steps that do not fit its
     outputs."""
 
     def __init__(self, inner: SourceModel, steps: Sequence[PostprocessStep]) -> None:
-        self._inner, self._steps = inner, tuple(steps)
+        super().__init__(inner)
+        self._steps = tuple(steps)
         self.interface: Interface = finished(inner.interface, steps)
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def tokenize(self) -> Tokenize | None:
-        return self._inner.tokenize
-
-    @property
-    def vocabulary(self) -> int:
-        return self._inner.vocabulary
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._inner.notes
-
-    @property
-    def candidate(self) -> str:
-        return self._inner.candidate
 
     def run(self, inputs: Tensors) -> Tensors:
         return applied(self._steps, inputs, self._inner.run(inputs))

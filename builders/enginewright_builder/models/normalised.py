@@ -12,8 +12,9 @@ from typing import Any
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
-from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
+from enginewright_builder.models.base import SourceModel, TorchProgram
 from enginewright_builder.models.processors import Processor, processor
+from enginewright_builder.models.wrapped import Wrapped
 from enginewright_builder.normalise import factors, order, sent, taken
 from enginewright_builder.onnx_preprocess import fold
 from enginewright_builder.preprocess import by_products
@@ -21,13 +22,13 @@ from enginewright_builder.shapes import shape_text, size_range
 from enginewright_builder.tensors import Call, Tensors
 
 
-class Normalised:
+class Normalised(Wrapped):
     """``inner`` with inputs as ``stated`` says that clients send them. ``processors`` are the source's own, by input,
     where it brings any. Raises :class:`UserError` ``InterfaceInvalid`` for images that ``inner`` does not take."""
 
     def __init__(self, inner: SourceModel, stated: Interface, processors: Mapping[str, Processor] | None = None
                  ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         specs = {spec.name: spec for spec in stated.inputs if spec.normalise is not None}
         _check_inputs(inner.interface, specs)
         self.interface = Interface(
@@ -37,26 +38,6 @@ class Normalised:
         self._specs = {spec.name: spec for spec in self.interface.inputs if spec.normalise is not None}
         self._processors = {name: (processors or {}).get(name) or processor(spec)
                             for name, spec in self._specs.items()}
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def tokenize(self) -> Tokenize | None:
-        return self._inner.tokenize
-
-    @property
-    def vocabulary(self) -> int:
-        return self._inner.vocabulary
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self._inner.notes
-
-    @property
-    def candidate(self) -> str:
-        return self._inner.candidate
 
     def run(self, inputs: Tensors) -> Tensors:
         return self._inner.run(self._taken(inputs))

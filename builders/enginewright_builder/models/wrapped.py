@@ -1,0 +1,32 @@
+"""What a source model that stands around another one says as that one does."""
+
+from __future__ import annotations
+
+from enginewright_builder.models.base import SourceModel, Tokenize
+
+
+class Wrapped:
+    """Around ``inner``; subclasses say what is asked and answered."""
+
+    def __init__(self, inner: SourceModel) -> None:
+        self._inner = inner
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    @property
+    def tokenize(self) -> Tokenize | None:
+        return self._inner.tokenize
+
+    @property
+    def vocabulary(self) -> int:
+        return self._inner.vocabulary
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._inner.notes
+
+    @property
+    def candidate(self) -> str:
+        return self._inner.candidate
