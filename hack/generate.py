@@ -22,7 +22,6 @@ sys.path[:0] = [str(ROOT / "operator"), str(ROOT / "builders"), str(ROOT / "test
 
 from cluster import binaries  # noqa: E402  (the path above makes it run from a bare checkout)
 from cluster.paths import cache_dir  # noqa: E402
-from enginewright import __version__  # noqa: E402
 from enginewright.core.spec.crd import NAME, crd  # noqa: E402
 from generated import bad_input, defaults, fields, inputs, json_schema, kustomize, values  # noqa: E402
 
@@ -56,9 +55,7 @@ metadata:
 
 
 def render() -> str:
-    definition = crd()
-    labels = {**definition["metadata"]["labels"], "app.kubernetes.io/version": __version__}
-    return f"# {SOURCE}\n{_dump({**definition, 'metadata': {**definition['metadata'], 'labels': labels}})}"
+    return f"# {SOURCE}\n{_dump(crd())}"
 
 
 def render_template() -> str:

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from enginewright_builder.accuracy.scores import Floats, blocks, entries, norms, products
+from enginewright_builder.accuracy.scores import Floats, by_blocks, entries, norms
 from enginewright_builder.tensors import Array
 
 MAX_DROWNED = 0.5
@@ -67,11 +67,10 @@ class OutputGuard:
         if sum(len(batch) for batch, _ in held) < 2:
             return
         reference, candidate = (side[0] if len(side) == 1 else np.concatenate(side) for side in zip(*held, strict=True))
-        for one, other in blocks(reference, candidate):
-            error = other - one
-            self._error += _spread(error)
-            self._spread += _spread(one)
-            self._size += float(products(one, one).sum())
+        for error, spread, size in by_blocks(_spreads, reference, candidate):
+            self._error += error
+            self._spread += spread
+            self._size += size
         self._contrasted += len(reference)
 
     @property
@@ -95,7 +94,16 @@ class OutputGuard:
         return math.sqrt(there / here) if here else 1.0 if not there else math.inf
 
 
+def _spreads(reference: Array, candidate: Array) -> tuple[float, float, float]:
+    """Of the error and of the reference, and the reference's squares, added up."""
+    one, other = reference.astype(np.float64), candidate.astype(np.float64)
+    return _spread(other - one), _spread(one), _squares(one)
+
+
 def _spread(values: Floats) -> float:
     """Squares of what samples are off their mean, added up; ``[samples, entries]``."""
-    apart = values - values.mean(axis=0)
-    return float(products(apart, apart).sum())
+    return _squares(values - values.mean(axis=0))
+
+
+def _squares(values: Floats) -> float:
+    return float(np.einsum("ij,ij->", values, values))

@@ -7,14 +7,19 @@ direction and no relative error: it is held against the typical size instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Array
 
+T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 Score = Callable[[Array, Array, float], Floats]
 
@@ -23,8 +28,11 @@ NEXT_TO_ZERO = 1e-3
 _SMALLEST = 1e-300
 # Fewer entries than this have no ranks worth comparing: they are ranked across the samples instead.
 MIN_RANKS = 3
-# Entries of one block: 1 MiB in float64.
-_BLOCK = 1 << 17
+# Entries of one block: 256 KiB in float64. Of larger ones the allocator gives each block's memory back, to be faulted
+# in again by the next: twice the time.
+_BLOCK = 1 << 15
+# More threads than this wait for memory.
+_THREADS = 8
 
 
 def rows(array: Array) -> Floats:
@@ -37,10 +45,39 @@ def entries(array: Array) -> int:
     return int(np.prod(array.shape[1:]))
 
 
+def by_blocks(work: Callable[[Array, Array], T], one: Array, other: Array) -> list[T]:
+    """What ``work`` makes of each block of entries of both, ``[batch, entries]``, in their order. Blocks are so small
+    that the processor's cache holds them: fresh memory for whole answers, such as a segmentation's, takes ten times as
+    long as the arithmetic. Several are shared out among threads, as NumPy lets go of the interpreter's lock."""
+    one, other = (array.reshape(len(array), -1) for array in (one, other))
+    size = max(1, _BLOCK // max(1, len(one)))
+    starts = range(0, one.shape[1], size)
+
+    def some(part: range) -> list[T]:
+        return [work(one[:, start:start + size], other[:, start:start + size]) for start in part]
+
+    threads = min(len(starts), _THREADS, available_cpus())
+    if threads < 2:
+        return some(starts)
+    each = -(-len(starts) // threads)
+    parts = [starts[place:place + each] for place in range(0, len(starts), each)]
+    return [made for found in _threads().map(some, parts) for made in found]
+
+
+@lru_cache(maxsize=1)
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(_THREADS, available_cpus()), thread_name_prefix="scores")
+
+
 def products(one: Array, other: Array) -> Floats:
     """Of each sample's two answers, summed in float64 without a copy in it."""
-    found: Floats = np.einsum("ij,ij->i", one.reshape(len(one), -1), other.reshape(len(other), -1), dtype=np.float64,
-                              casting="unsafe")
+    parts = by_blocks(_products, one, other)
+    found: Floats = np.sum(parts, axis=0) if parts else np.zeros(len(one))
+    return found
+
+
+def _products(one: Array, other: Array) -> Floats:
+    found: Floats = np.einsum("ij,ij->i", one, other, dtype=np.float64, casting="unsafe")
     return found
 
 
@@ -48,15 +85,6 @@ def norms(array: Array) -> Floats:
     """Of each sample."""
     found: Floats = np.sqrt(products(array, array))
     return found
-
-
-def blocks(reference: Array, candidate: Array) -> Iterator[tuple[Floats, Floats]]:
-    """``[batch, entries]`` in float64, so many entries at once that the processor's cache holds them: fresh memory for
-    whole answers, such as a segmentation's, takes ten times as long as the arithmetic."""
-    one, other = (array.reshape(len(array), -1) for array in (reference, candidate))
-    size = max(1, _BLOCK // max(1, len(one)))
-    for start in range(0, one.shape[1], size):
-        yield (one[:, start:start + size].astype(np.float64), other[:, start:start + size].astype(np.float64))
 
 
 def cosine(reference: Array, candidate: Array, typical: float) -> Floats:
@@ -68,14 +96,16 @@ def cosine(reference: Array, candidate: Array, typical: float) -> Floats:
 
 
 def relative_error(reference: Array, candidate: Array, typical: float) -> Floats:
-    squares = np.zeros(len(reference))
-    for one, other in blocks(reference, candidate):
-        error = other - one
-        squares += products(error, error)
-    distance = np.sqrt(squares)
+    parts = by_blocks(_squared_error, reference, candidate)
+    distance = np.sqrt(np.sum(parts, axis=0) if parts else np.zeros(len(reference)))
     size = np.maximum(norms(reference), max(NEXT_TO_ZERO * typical, _SMALLEST))
     scores: Floats = np.clip(1.0 - distance / size, 0.0, 1.0)
     return scores
+
+
+def _squared_error(reference: Array, candidate: Array) -> Floats:
+    error = candidate.astype(np.float64) - reference.astype(np.float64)
+    return _products(error, error)
 
 
 def top1(reference: Array, candidate: Array, typical: float) -> Floats:

@@ -20,6 +20,7 @@ NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"
 COMPONENT = "app.kubernetes.io/component"
 PART_OF = "app.kubernetes.io/part-of"
+RELEASE = "app.kubernetes.io/version"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 PRODUCT = "enginewright"
 

@@ -38,11 +38,12 @@ DELAY_US = 600_000_000
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def patient(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TritonServer]:
-    """A server whose batcher waits for a full batch."""
+    """A server whose batcher waits for a full batch, and which exports all that Triton can."""
     root = tmp_path_factory.mktemp("patient")
     choice = ServingChoice(max_batch_size=BATCH, max_queue_delay_us=DELAY_US)
     write_model(root, "queued", artifact, choice, cores=1)
-    async with TritonServer(root, models=("queued",), ready_seconds=60) as server:
+    options = ("--metrics-config=summary_latencies=true",)
+    async with TritonServer(root, models=("queued",), ready_seconds=60, options=options) as server:
         yield server
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from enginewright import __version__
 from enginewright.core import labels
 from enginewright.core.internal import with_internal
 from enginewright.core.spec.base import MAX_OBJECT_NAME
@@ -21,7 +22,7 @@ def crd(*, old_names: bool = True) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": NAME, "labels": {labels.PART_OF: labels.PRODUCT}},
+        "metadata": {"name": NAME, "labels": {labels.PART_OF: labels.PRODUCT, labels.RELEASE: __version__}},
         "spec": {
             "group": labels.GROUP,
             "scope": "Namespaced",
