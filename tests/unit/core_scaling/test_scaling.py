@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import ScaleDecision, ScaleLimits, decide_replicas, limits_of
-from enginewright.core.scaling.queue import awaits_another
+from enginewright.core.scaling.queue import awaits_another, queued_text
 from enginewright.core.spec import AutoscalingSpec
 
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=8, target=4, down_window=30)
@@ -302,3 +302,9 @@ def test_a_replica_that_falls_silent_never_causes_a_scale_up(pending: dict[str, 
     for silent in pending:
         rest = {name: depth for name, depth in pending.items() if name != silent}
         assert after(rest).replicas <= max(full, current)
+
+
+@pytest.mark.parametrize(("count", "text"), [("0", "0 queued requests"), ("1", "1 queued request"),
+                                             ("13", "13 queued requests")])
+def test_one_request_is_one(count: str, text: str) -> None:
+    assert queued_text(count) == text

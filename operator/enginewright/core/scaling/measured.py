@@ -15,7 +15,7 @@ from enginewright.core.scaling.floor import Fleet, least_floor
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.lost import lost
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
-from enginewright.core.scaling.queue import replicas_text, within
+from enginewright.core.scaling.queue import queued_text, replicas_text, within
 
 # Cold starts without a need for a replica until it goes: one that is needed again costs a cold start, and a request
 # that waits for it. After one alone, chance in the arrivals makes replicas go back and forth.
@@ -135,7 +135,7 @@ class Rule:
 
     def _figures(self, needed: Needed, queued: float) -> str:
         bound = f" (at most {self._limits.target:g} each)" if self._limits.bounded else ""
-        parts = [f"{queued:.0f} queued requests{bound}", f"{needed.rate:.1f} requests/s"]
+        parts = [f"{queued_text(f'{queued:.0f}')}{bound}", f"{needed.rate:.1f} requests/s"]
         if needed.ahead > needed.rate:
             parts.append(f"{needed.ahead:.1f} expected in {needed.cold:.0f} s")
         if needed.late:

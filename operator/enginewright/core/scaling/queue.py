@@ -113,7 +113,7 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
     """No figure that moves from second to second, unless something is done: the text stands in status."""
     if wanted != current:
         return Reason.SCALING, (
-            f"{total:g} queued requests on {replicas_text(current)} (target {limits.target:g} each): "
+            f"{queued_text(f'{total:g}')} on {replicas_text(current)} (target {limits.target:g} each): "
             f"{replicas_text(wanted)}."
         )
     if ceiling > limits.max_replicas and current >= limits.max_replicas:
@@ -123,6 +123,11 @@ def _explain(ceiling: int, wanted: int, current: int, total: float, limits: Scal
     return Reason.STEADY, (
         f"Follows the queue: {limits.target:g} queued requests per replica, {limits.span}."
     )
+
+
+def queued_text(count: str) -> str:
+    """``count`` is the number as it is to be shown."""
+    return f"{count} queued request{'' if count == '1' else 's'}"
 
 
 def replicas_text(count: int) -> str:
