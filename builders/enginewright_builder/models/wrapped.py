@@ -1,4 +1,4 @@
-"""What a source model that stands around another one says as that one does."""
+"""A source model around another one: what it passes on unchanged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enginewright_builder.models.base import SourceModel, Tokenize
 
 
 class Wrapped:
-    """Around ``inner``; subclasses say what is asked and answered."""
+    """Says of itself what ``inner`` does. Subclasses change what goes in or what comes out."""
 
     def __init__(self, inner: SourceModel) -> None:
         self._inner = inner
