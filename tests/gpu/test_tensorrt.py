@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder import own_device
 from enginewright_builder.contract import DeviceRequest, Interface, Normalise, Preprocess, RuntimeRequest, TensorSpec
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, OutOfTimeError, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
@@ -388,6 +389,16 @@ def test_a_second_build_takes_its_timings_from_the_cache(tmp_path: Path) -> None
     built("fp32", source, replace(context, workspace=tmp_path / "again"))
     assert file.stat().st_size == before  # nothing was measured that the cache did not hold
     assert not notes.said("timing cache ignored")
+
+
+def test_a_build_that_no_time_is_left_for_is_stopped_and_the_next_one_is_not(tmp_path: Path) -> None:
+    source = convnet(tmp_path)
+    context = context_for(source, images, tmp_path)
+    asked = itertools.count()
+    with pytest.raises(OutOfTimeError):
+        built("fp16", source, replace(context, time_left=lambda: 3.0 - next(asked)))
+    assert 3 <= next(asked) < 1000
+    assert built("fp16", source, context).files[PLAN_FILE].stat().st_size
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: b"", lambda raw: raw[:200] + bytes(len(raw))],
