@@ -17,7 +17,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder import own_device
-from enginewright_builder.contract import DeviceRequest, Interface, Normalise, Preprocess, RuntimeRequest, TensorSpec
+from enginewright_builder.contract import (
+    DeviceRequest,
+    Interface,
+    Normalise,
+    PostprocessStep,
+    Preprocess,
+    RuntimeRequest,
+    TensorSpec,
+)
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, OutOfTimeError, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
@@ -25,6 +33,7 @@ from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
+from enginewright_builder.models.finished import Finished
 from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.synthetic import example_inputs
@@ -338,6 +347,21 @@ def test_images_are_resized_in_the_plan(how: Preprocess, sides: tuple[int | str,
     runner = open_runner(engine.build(rung, exported, context))
     for seed in range(3):
         assert worst(runner(data(5, seed)), source.run(data(5, seed))) < 5e-2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_the_best_class_is_picked_in_the_plan(precision: str, tmp_path: Path, open_runner: Any) -> None:
+    plain = convnet(tmp_path)
+    output, = plain.interface.outputs
+    source = Finished(plain, (PostprocessStep(output=output.name, function="argMax"),))
+    exported = export_model(source, tmp_path / "classes", [images(1), images(3)])
+    context = replace(context_for(plain, images, tmp_path), source=source)
+    engine = TensorRtEngine()
+    rung, = engine.rungs(precision, context)
+    runner = open_runner(engine.build(rung, exported, context))
+    found, expected = runner(images(8))[output.name], source.run(images(8))[output.name]
+    assert found.dtype == expected.dtype == np.int32
+    assert np.mean(found == expected) >= {"fp32": 1.0, "fp16": 0.75}[precision]
 
 
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
