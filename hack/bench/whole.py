@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from bench.machine import hardware, processor, versions
 from enginewright_builder.contract import (
     DeviceRequest,
     Interface,
@@ -88,7 +89,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="whole-") as scratch:
         cases = [*images(Path(scratch) / "source"), *sentences(_minilm(given.inputs))]
         rows = [measured(one, Path(scratch) / str(place), given.accelerator) for place, one in enumerate(cases)]
-    given.output.write_text(json.dumps({"accelerator": given.accelerator, "rows": rows}, indent=1) + "\n")
+    told = {"hardware": hardware() if given.accelerator == "gpu" else processor(), "versions": versions(),
+            "command": f"make bench-whole ACCELERATOR={given.accelerator}", "rows": rows}
+    given.output.write_text(json.dumps(told, indent=1) + "\n")
     return 0
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode
 from enginewright_builder.tensors import Tensors
@@ -100,9 +101,11 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
 
 def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
     """``max|served − expected| / max|expected|``; infinite for a missing output, another size, or NaN in one place
-    only."""
+    only. Of numbers of classes the share that differs."""
     if served is None or served.size != expected.size:
         return float("inf")
+    if are_ids(expected):
+        return different_share(expected, served)
     if not expected.size:
         return 0.0
     left = served.reshape(expected.shape).astype(np.float64)

@@ -177,7 +177,7 @@ def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
 
 def _step(step: PostprocessStepSpec) -> contract.PostprocessStep:
     mask = step.mask or ("attention_mask" if step.function == "meanPooling" else "")
-    return contract.PostprocessStep(output=step.output, function=step.function, mask=mask)
+    return contract.PostprocessStep(output=step.output, function=step.function, mask=mask, axis=step.axis or 0)
 
 
 def _tensor(tensor: TensorSpec) -> contract.TensorSpec:

@@ -297,6 +297,9 @@ BROKEN = (
         {"output": "logits", "function": "softmax", "mask": "attention_mask"}]}},
            "spec.interface.postprocess[0].mask", "attention_mask", "write function meanPooling",
            "mask is for function meanPooling alone"),
+    Broken("a dimension of what picks nothing", {**SOURCE, "interface": {"postprocess": [
+        {"output": "logits", "function": "softmax", "axis": 1}]}},
+           "spec.interface.postprocess[0].axis", "1", "write function argMax", "axis is for function argMax alone"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",

@@ -56,7 +56,8 @@ _TEXTS: list[list[Raw]] = [[{"name": "text", "dtype": "string", "preprocess": {"
                            for shape in ({}, {"shape": ["batch", 1]}, {"shape": ["batch", 2]})]
 _steps: st.SearchStrategy[Raw] = st.sampled_from([
     {"output": "scores", "function": "softmax"}, {"output": "tokens", "function": "meanPooling"},
-    {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"}])
+    {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"},
+    {"output": "scores", "function": "argMax"}, {"output": "map", "function": "argMax", "axis": 1}])
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _pod_template = _optional(

@@ -295,6 +295,9 @@ def _interface(spec: Spec) -> Iterator[Problem]:
         if step.mask and step.function != "meanPooling":
             yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
                            f"says nothing of function {step.function}", "remove it, or write function meanPooling")
+        if step.axis is not None and step.function != "argMax":
+            yield _problem(f"spec.interface.postprocess[{index}].axis", step.axis,
+                           f"says nothing of function {step.function}", "remove it, or write function argMax")
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:
