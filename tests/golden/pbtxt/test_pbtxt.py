@@ -37,6 +37,14 @@ CASES = {
         serving=ServingChoice(max_batch_size=32, max_queue_delay_us=500, instance_count=2),
         parameters={"threads": "1", "model_file": "model.onnx"},
     ),
+    "python-lengths": ServedModel(
+        name="minilm",
+        triton_backend="python",
+        interface=TEXT,
+        serving=ServingChoice(max_batch_size=32),
+        parameters={"threads": "2"},
+        ragged=frozenset({"input_ids", "attention_mask"}),
+    ),
     "onnxruntime-gpu": ServedModel(
         name="minilm",
         triton_backend="onnxruntime",

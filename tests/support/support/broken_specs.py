@@ -49,6 +49,11 @@ def _resized(**changed: Any) -> dict[str, Any]:
     return {**SOURCE, "interface": {"inputs": [{name: value for name, value in given.items() if value is not None}]}}
 
 
+def _padded(**changed: Any) -> dict[str, Any]:
+    inputs = [{"name": name, "dtype": "int64", "shape": ["batch", "1..512"]} for name in ("ids", "kept")]
+    return {**SOURCE, "interface": {"inputs": inputs, "padding": {"mask": "kept", **changed}}}
+
+
 def _normalised(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
     return {**SOURCE, "interface": {"inputs": [given]}}
@@ -282,6 +287,15 @@ BROKEN = (
         {"output": "logits", "function": "softmax", "mask": "attention_mask"}]}},
            "spec.interface.postprocess[0].mask", "attention_mask", "write function meanPooling",
            "mask is for function meanPooling alone"),
+    Broken("a mask of padding that is no input", _padded(mask="mask"), "spec.interface.padding.mask", "mask",
+           "write one of ids, kept"),
+    Broken("padding of what is no input", _padded(values=[{"input": "x", "value": 0}]),
+           "spec.interface.padding.values[0].input", "x", "write one of ids, kept"),
+    Broken("padding of one input by two values", _padded(values=[{"input": "ids", "value": 0},
+                                                                 {"input": "ids", "value": 1}]),
+           "spec.interface.padding.values[1].input", "ids", "one value for each input"),
+    Broken("a value for the mask", _padded(values=[{"input": "kept", "value": 1}]),
+           "spec.interface.padding.values[0].input", "kept", "remove it"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",
