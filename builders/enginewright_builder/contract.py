@@ -144,11 +144,13 @@ class TensorSpec:
 @dataclass(frozen=True, kw_only=True)
 class PostprocessStep:
     """What becomes of the source's ``output`` before clients get it, under the same name. ``mask`` is the input that
-    marks tokens, for ``meanPooling``; else empty."""
+    marks tokens, for ``meanPooling``; else empty. ``axis`` is that of classes, for ``argMax``: 0, which is the batch's,
+    means the last."""
 
     output: str
-    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise"]
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax"]
     mask: str = ""
+    axis: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -789,7 +791,7 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"), "PostprocessStep": ("axis",),
     "AccuracyRequest": ("task", "group_by"),
     "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),

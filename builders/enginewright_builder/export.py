@@ -10,6 +10,7 @@ import onnx
 
 from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.errors import UserError
+from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.shapes import takes_batches
@@ -86,7 +87,10 @@ def _compare(name: str, batch: int, expected: Array, got: Array) -> None:
 
 
 def largest_difference(expected: Array, got: Array) -> float:
-    """``max|got − expected| / max|expected|`` over finite places; infinity where one is finite and the other is not."""
+    """``max|got − expected| / max|expected|`` over finite places; infinity where one is finite and the other is not. Of
+    numbers of classes the share that differs."""
+    if are_ids(expected):
+        return different_share(expected, got)
     wide, other = expected.astype(np.float64), got.astype(np.float64)
     finite = np.isfinite(wide)
     if not np.array_equal(finite, np.isfinite(other)):

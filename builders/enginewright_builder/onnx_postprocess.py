@@ -13,7 +13,7 @@ from enginewright_builder.contract import Interface, PostprocessStep
 from enginewright_builder.errors import UserError
 from enginewright_builder.onnx_names import rename_values
 from enginewright_builder.onnx_steps import GraphSteps, opset_of
-from enginewright_builder.postprocess import LEAST_NORM, LEAST_TOKENS, MEAN_POOLING
+from enginewright_builder.postprocess import ALONE, ARG_MAX, LEAST_NORM, LEAST_TOKENS, MEAN_POOLING, best_axis
 
 # Softmax along one axis, and ReduceSum and Unsqueeze with axes as inputs.
 _LEAST_OPSET = 13
@@ -31,14 +31,14 @@ def fold_outputs(path: Path, steps: Sequence[PostprocessStep], made: Interface) 
     for value in model.graph.output:
         mine = [step for step in steps if step.output == value.name]
         if mine:
-            _fold(model.graph, value, mine, len(shapes[value.name]))
+            _fold(model.graph, value, mine, shapes[value.name])
     onnx.save(model, str(path))
 
 
-def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep], dimensions: int
-          ) -> None:
+def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep],
+          shape: tuple[int | str, ...]) -> None:
     name = value.name
-    kept = list(value.type.tensor_type.shape.dim)
+    dimensions = len(value.type.tensor_type.shape.dim)
     own = f"{name}/source"
     rename_values(graph, {name: own})
     value.name = name
@@ -47,15 +47,37 @@ def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[Po
     half = value.type.tensor_type.elem_type == TensorProto.FLOAT16
     if half:  # sums of many numbers
         last = made.add("Cast", last, to=TensorProto.FLOAT)
+    numbers = True
     for step in steps:
-        last = _step(made, step, last)
-    if half:
+        if step.function == ARG_MAX:
+            last, numbers = _best(made, step, last, dimensions), False
+        else:
+            last = _step(made, step, last)
+            dimensions -= step.function == MEAN_POOLING
+    if half and numbers:
         made.add("Cast", last, to=TensorProto.FLOAT16)
     made.nodes[-1].output[0] = name
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.constants)
-    if len(kept) != dimensions:  # pooled: the tokens are gone
-        del value.type.tensor_type.shape.dim[1]
+    _declare(value, steps, shape, whole=not numbers)
+
+
+def _declare(value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep], shape: tuple[int | str, ...], *,
+             whole: bool) -> None:
+    """What the graph says of the output: names of dimensions stay."""
+    dims = value.type.tensor_type.shape.dim
+    for step in steps:
+        if step.function == MEAN_POOLING:  # the tokens are gone
+            del dims[1]
+        elif step.function == ARG_MAX and len(dims) == ALONE:
+            dims[1].Clear()
+            dims[1].dim_value = 1
+        elif step.function == ARG_MAX:
+            del dims[best_axis(step, len(dims))]
+    if len(dims) != len(shape):
+        raise ValueError(f"{value.name}: {len(dims)} dimensions, {len(shape)} expected")
+    if whole:
+        value.type.tensor_type.elem_type = TensorProto.INT32
 
 
 def _step(made: GraphSteps, step: PostprocessStep, last: str) -> str:
@@ -67,6 +89,11 @@ def _step(made: GraphSteps, step: PostprocessStep, last: str) -> str:
         return _pooled(made, last, step.mask)
     square = made.add("ReduceSum", made.add("Mul", last, last), made.constant([-1], np.int64), keepdims=1)
     return made.add("Div", last, made.add("Max", made.add("Sqrt", square), made.constant(LEAST_NORM)))
+
+
+def _best(made: GraphSteps, step: PostprocessStep, last: str, dimensions: int) -> str:
+    place = made.add("ArgMax", last, axis=best_axis(step, dimensions), keepdims=int(dimensions == ALONE))
+    return made.add("Cast", place, to=TensorProto.INT32)
 
 
 def _pooled(made: GraphSteps, tokens: str, mask: str) -> str:

@@ -16,9 +16,13 @@ from enginewright_builder.tensors import Array, Tensors
 _FIELD = "spec.interface.postprocess"
 # Below this a length counts as zero, as in PyTorch's normalize; and a number of tokens, as in sentence-transformers.
 LEAST_NORM, LEAST_TOKENS = 1e-12, 1e-9
-MEAN_POOLING = "meanPooling"
+MEAN_POOLING, ARG_MAX = "meanPooling", "argMax"
+# What classes are numbered in: half the bytes of int64, and exact in every engine.
+CLASSES = "int32"
 # Batch, tokens, width; and of the mask batch, tokens.
 _TOKENS, _MASK = 3, 2
+# Batch and classes alone: Triton has no tensors without dimensions.
+ALONE = 2
 
 
 def without_steps(interface: Interface | None) -> Interface | None:
@@ -49,6 +53,12 @@ def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorS
     if len(spec.shape) < 2 or spec.shape[0] != BATCH:
         raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}: {step.function} needs the batch in front "
                        "and numbers behind it", f"{field}.output", shape_text(spec.shape), "name another output")
+    if step.function == ARG_MAX:
+        if step.axis >= len(spec.shape):
+            raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}, and has no dimension {step.axis}",
+                           f"{field}.axis", step.axis, f"write one from 1, the first behind the batch, to "
+                                                       f"{len(spec.shape) - 1}")
+        return dataclasses.replace(spec, dtype=CLASSES, shape=_best_shape(step, spec.shape))
     if step.function != MEAN_POOLING:
         return spec
     mask = inputs.get(step.mask)
@@ -63,6 +73,17 @@ def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorS
     return dataclasses.replace(spec, shape=(spec.shape[0], spec.shape[2]))
 
 
+def _best_shape(step: PostprocessStep, shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """Without the dimension of classes; where nothing but the batch would be left, with one number a sample."""
+    axis = best_axis(step, len(shape))
+    return (shape[0], 1) if len(shape) == ALONE else (*shape[:axis], *shape[axis + 1:])
+
+
+def best_axis(step: PostprocessStep, dimensions: int) -> int:
+    """Of an output with so many dimensions, counted from 0."""
+    return step.axis or dimensions - 1
+
+
 def _invalid(message: str, field: str, value: object, remedy: str) -> UserError:
     return UserError("InterfaceInvalid", message, field=field, value=value, remedy=remedy)
 
@@ -72,10 +93,19 @@ def applied(steps: Sequence[PostprocessStep], inputs: Tensors, answers: Tensors)
     made = dict(answers)
     for step in steps:
         values = made[step.output]
+        if step.function == ARG_MAX:
+            made[step.output] = best(step, values)
+            continue
         wide = values.astype(np.float64)
         found = (_pooled(wide, inputs[step.mask]) if step.function == MEAN_POOLING else _FUNCTIONS[step.function](wide))
         made[step.output] = found.astype(values.dtype)
     return made
+
+
+def best(step: PostprocessStep, values: Array) -> Array:
+    """The number of the largest, the first of equals."""
+    found: Array = values.argmax(axis=best_axis(step, values.ndim)).astype(CLASSES)
+    return found[:, None] if values.ndim == ALONE else found
 
 
 def _softmax(values: Array) -> Array:

@@ -30,6 +30,7 @@ from enginewright_builder.data.labels import check_columns, contradictions, grou
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
+from enginewright_builder.ids import ID_TYPES
 from enginewright_builder.normalise import taken
 from enginewright_builder.padding import fill
 from enginewright_builder.postprocess import finished, without_steps
@@ -200,10 +201,11 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     outputs = known.outputs if known else ()
     if not outputs or (not tells and request.interface and request.interface.postprocess):
         return
-    named = {spec.name: spec.shape for spec in outputs}
+    named = {spec.name: spec for spec in outputs}
     output = output_of(accuracy.task, list(named))
-    if shape := named[output]:  # it may be left out
-        check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns))
+    if shape := named[output].shape:  # it may be left out
+        check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns),
+                  whole=named[output].dtype in ID_TYPES)
 
 
 def _has_tokenizer(folder: Path) -> bool:

@@ -39,14 +39,14 @@ def _mean(rows: Iterable[dict[str, Any]], key: str) -> float:
     return cells.geometric_mean([one for row in rows for one in row[key].values()])
 
 
-def page(result: dict[str, Any]) -> str:
-    """Markdown: the goals' figures, and a table of the models."""
+def page(result: dict[str, Any], data: str = "product.json") -> str:
+    """Markdown: the goals' figures, and a table of the models; ``data`` is the file beside it."""
     hardware, figures = result["hardware"], summary(result)
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     return "\n".join([
         "# What a build ships on a GPU", "",
         f"`{result['command']}` on {hardware['gpu']} ({hardware['memory']}, driver {hardware['driver']}), "
-        f"{hardware['cpu']}; {versions}. The data is [product.json](product.json).", "",
+        f"{hardware['cpu']}; {versions}. The data is [{data}]({data}).", "",
         "Each model went through one run of the real `enginewright-build` with its default precisions, given samples "
         "to be held against and to calibrate with. Then every candidate was built again without regard to time, and "
         "the published engine raced beside all of them and beside the baselines, inputs on the GPU. At last a real "
@@ -100,7 +100,7 @@ def _served(row: dict[str, Any]) -> list[str]:
 def main(output: str, *parts: str) -> None:
     result = product([json.loads(Path(part).read_text()) for part in parts])
     Path(output).write_text(json.dumps(result, indent=1) + "\n")
-    Path(output).with_suffix(".md").write_text(page(result))
+    Path(output).with_suffix(".md").write_text(page(result, Path(output).name))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from bench.machine import hardware, processor, versions
 from enginewright_builder.contract import (
     DeviceRequest,
     Interface,
@@ -61,7 +62,9 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="whole-") as scratch:
         rows = measured(Path(scratch), given.accelerator)
-    given.output.write_text(json.dumps({"accelerator": given.accelerator, "rows": rows}, indent=1) + "\n")
+    told = {"hardware": hardware() if given.accelerator == "gpu" else processor(), "versions": versions(),
+            "command": f"make bench-whole ACCELERATOR={given.accelerator}", "rows": rows}
+    given.output.write_text(json.dumps(told, indent=1) + "\n")
     return 0
 
 

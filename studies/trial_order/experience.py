@@ -15,18 +15,18 @@ BENCHMARKS = ROOT / "docs" / "benchmarks"
 TABLE = ROOT / "builders" / "enginewright_builder" / "competition" / "experience.json"
 LOOKS = "looks.json"
 # The newest first, after the builds of trials.json: a candidate that a newer file has is not read from an older one.
-FILES = ("product.json", "h200.json", "h200-int8.json", "h200-fp8.json")
+FILES = ("product-four.json", "product.json", "h200.json", "h200-int8.json", "h200-fp8.json")
 # Since when PyTorch's packages have today's layout.
-PACKAGES = ("product.json", "h200.json")
+PACKAGES = ("product-four.json", "product.json", "h200.json")
 TRIALS = "trials.json"
 ANCHOR, SOURCE = "tensorrt fp16", "eager-fp32"
-# Where the anchor was not tuned, what tuning of this one took.
+# What stands in for the anchor where that was not tuned, or did not race.
 ALSO = "tensorrt int8"
 BATCHES = (1, 8, 32)
 # What people run without Enginewright is no candidate; nor is the published engine beside its own copies.
 _BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16-graphs", "as shipped")
 
-# Seconds by what was built, where product.json and trials.json have none; of an engine for one batch at each of the
+# Seconds by what was built, where builds of FILES and trials.json have none; of an engine for one batch at each of the
 # table's batches. H200 cold builds, docs/benchmarks/README.md ("To write INT8 into BERT's graph takes 81 s, into ViT's
 # 91, DeepLabV3's 63 and ConvNeXt's 50") and h200.json's "builds".
 SECONDS: dict[str, dict[str, Any]] = {
@@ -93,9 +93,10 @@ def seconds(model: str, trials: list[dict[str, Any]]) -> dict[str, Any]:
     return known | ({"tensorrt one": ones} if any(ones) else {})
 
 
-def built(model: str, product: dict[str, Any], trials: dict[str, Any]) -> list[dict[str, Any]]:
+def built(model: str, files: dict[str, dict[str, Any]], trials: dict[str, Any]) -> list[dict[str, Any]]:
     """The trials of the newest build of ``model`` that says what each took."""
-    newest = [one["trials"] for one in product["models"] if one["model"] == model and one.get("trials")]
+    newest = [one["trials"] for name in FILES for one in files[name].get("models", ())
+              if one["model"] == model and one.get("trials")]
     found: list[dict[str, Any]] = newest[0] if newest else trials["models"].get(model, [])
     return found
 
@@ -104,7 +105,7 @@ def table(looks: dict[str, Any], files: dict[str, dict[str, Any]], trials: dict[
     """``{"batches", "anchor", "models": {name: {"look", "log", "passes", "seconds"}}, "assumed", …}``: ``log`` is of a
     candidate's time over the anchor's of the same file, at each batch; None where it was not measured."""
     models: dict[str, Any] = {name: {"look": look, "log": {}, "passes": {},
-                                     "seconds": seconds(name, built(name, files["product.json"], trials))}
+                                     "seconds": seconds(name, built(name, files, trials))}
                               for name, look in looks.items()}
     for name, model in trials["models"].items():
         for cell in _cells(model):
@@ -112,6 +113,9 @@ def table(looks: dict[str, Any], files: dict[str, dict[str, Any]], trials: dict[
     for name in FILES:
         for cell in (one for one in files[name]["cells"] if ANCHOR in one["candidates"]):
             _read(cell, models[cell["model"]], packages=name in PACKAGES)
+    for name in FILES:
+        for cell in (one for one in files[name]["cells"] if ANCHOR not in one["candidates"]):
+            _read(_anchored(cell, models[cell["model"]]), models[cell["model"]], packages=name in PACKAGES)
     return {"made_from": [*FILES, TRIALS, LOOKS], "batches": list(BATCHES), "anchor": ANCHOR, "source": SOURCE,
             "models": models, "assumed": {"gpu": ASSUMED, "cpu": CPU}, "assumed_seconds": ASSUMED_SECONDS}
 
@@ -125,6 +129,16 @@ def _cells(trials: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if ANCHOR in raced:
             found.append({"batch": batch, "candidates": raced})
     return found
+
+
+def _anchored(cell: dict[str, Any], model: dict[str, Any]) -> dict[str, Any]:
+    """With the anchor's time, as :data:`ALSO` tells it where it raced in its place; else without candidates."""
+    at = BATCHES.index(cell["batch"])
+    known = model["log"].get(ALSO, [None] * len(BATCHES))[at]
+    raced: dict[str, Any] = cell["candidates"]
+    if ALSO not in raced or known is None:
+        return {**cell, "candidates": {ANCHOR: {"ms": 1.0, "passes": True}}}
+    return {**cell, "candidates": {**raced, ANCHOR: {"ms": raced[ALSO]["ms"] / math.exp(known), "passes": True}}}
 
 
 def _read(cell: dict[str, Any], model: dict[str, Any], *, packages: bool) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,23 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder import own_device
-from enginewright_builder.contract import DeviceRequest, Interface, Normalise, Preprocess, RuntimeRequest, TensorSpec
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.contract import (
+    DeviceRequest,
+    Interface,
+    Normalise,
+    PostprocessStep,
+    Preprocess,
+    RuntimeRequest,
+    TensorSpec,
+)
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, OutOfTimeError, Rung, Runner
 from enginewright_builder.engines.tensorrt import PLAN_FILE, TensorRtEngine
 from enginewright_builder.engines.trt_device import gpu, tensorrt
 from enginewright_builder.engines.trt_graphs import typed_graph
 from enginewright_builder.engines.trt_inspect import layer_types
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
+from enginewright_builder.models.finished import Finished
 from enginewright_builder.models.normalised import Normalised
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.synthetic import example_inputs
@@ -339,6 +349,21 @@ def test_images_are_resized_in_the_plan(how: Preprocess, sides: tuple[int | str,
         assert worst(runner(data(5, seed)), source.run(data(5, seed))) < 5e-2
 
 
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_the_best_class_is_picked_in_the_plan(precision: str, tmp_path: Path, open_runner: Any) -> None:
+    plain = convnet(tmp_path)
+    output, = plain.interface.outputs
+    source = Finished(plain, (PostprocessStep(output=output.name, function="argMax"),))
+    exported = export_model(source, tmp_path / "classes", [images(1), images(3)])
+    context = replace(context_for(plain, images, tmp_path), source=source)
+    engine = TensorRtEngine()
+    rung, = engine.rungs(precision, context)
+    runner = open_runner(engine.build(rung, exported, context))
+    found, expected = runner(images(8))[output.name], source.run(images(8))[output.name]
+    assert found.dtype == expected.dtype == np.int32
+    assert np.mean(found == expected) >= {"fp32": 1.0, "fp16": 0.75}[precision]
+
+
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
     source = convnet(tmp_path)
     folder = built("fp32", source, context_for(source, images, tmp_path)).files[PLAN_FILE].parent
@@ -388,6 +413,16 @@ def test_a_second_build_takes_its_timings_from_the_cache(tmp_path: Path) -> None
     built("fp32", source, replace(context, workspace=tmp_path / "again"))
     assert file.stat().st_size == before  # nothing was measured that the cache did not hold
     assert not notes.said("timing cache ignored")
+
+
+def test_a_build_that_no_time_is_left_for_is_stopped_and_the_next_one_is_not(tmp_path: Path) -> None:
+    source = convnet(tmp_path)
+    context = context_for(source, images, tmp_path)
+    asked = itertools.count()
+    with pytest.raises(OutOfTimeError):
+        built("fp16", source, replace(context, time_left=lambda: 3.0 - next(asked)))
+    assert 3 <= next(asked) < 1000
+    assert built("fp16", source, context).files[PLAN_FILE].stat().st_size
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-1], lambda raw: b"", lambda raw: raw[:200] + bytes(len(raw))],

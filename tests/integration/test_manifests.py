@@ -123,10 +123,12 @@ def test_the_standard_is_really_enforced(restricted: Kubectl) -> None:
 
 
 def test_applying_again_changes_nothing_and_leaves_replicas_to_the_scaler(restricted: Kubectl) -> None:
-    owner = {"apiVersion": labels.API_VERSION, "kind": labels.KIND, "metadata": {"name": "m"}, "spec": OBJECTS["cpu"]}
+    # Of a name of its own: what is made here stays, and the other tests of this namespace create theirs on trial.
+    owner = {"apiVersion": labels.API_VERSION, "kind": labels.KIND, "metadata": {"name": "applied"},
+             "spec": OBJECTS["cpu"]}
     restricted("create", "-f", "-", stdin=owner)  # else the garbage collector takes its child
-    uid = restricted("get", "om", "m", "-o", "jsonpath={.metadata.uid}")
-    children = children_of("m", OBJECTS["cpu"], CONFIG, namespace=restricted.namespace, uid=uid)
+    uid = restricted("get", "om", "applied", "-o", "jsonpath={.metadata.uid}")
+    children = children_of("applied", OBJECTS["cpu"], CONFIG, namespace=restricted.namespace, uid=uid)
     deployment = children.all()["deployment"]
     apply = ("apply", "--server-side", "--field-manager=enginewright", "--validate=strict", "-f", "-")
     restricted(*apply, stdin=deployment)

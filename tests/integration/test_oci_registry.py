@@ -185,9 +185,9 @@ def test_more_than_there_is_room_for_is_refused_before_it_is_downloaded(hub: Oci
      "models/b is a link to etc/passwd"),
 ])
 def test_what_is_no_model_is_told(pushed: Artifact, reason: str, said: str, hub: OciRegistry, tmp_path: Path) -> None:
-    hub.push("team/none", "1", pushed)
+    hub.push("team/no-model", "1", pushed)
     with pytest.raises(UserError) as caught:
-        got(f"oci://{hub.address}/team/none:1", tmp_path)
+        got(f"oci://{hub.address}/team/no-model:1", tmp_path)
     assert caught.value.reason == reason
     assert said in caught.value.message
     assert caught.value.remedy

@@ -14,7 +14,7 @@ import pytest
 from enginewright.cli import main as enginewright
 from enginewright.plugin.history import filled, history
 from enginewright_builder.report.page import render
-from support.browser import Shown, chart, show
+from support.browser import Shown, chart, sheets, show
 from support.reports import build_report
 
 NOW = datetime(2026, 11, 22, 11, 0, tzinfo=UTC)
@@ -127,6 +127,10 @@ def test_the_report_fits_where_it_is_read(page: Path, tmp_path: Path, device: st
     title = re.search(r"<title>(.*?)</title>", shown.dom)
     assert title
     assert title[1] == {"dark": "rgb(17, 22, 28)", "phone": "true"}[device]
+
+
+def test_the_report_is_printed_on_one_sheet(page: Path, tmp_path: Path) -> None:
+    assert sheets(page, tmp_path / "profile") == 1
 
 
 def test_the_simulators_page_complains_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

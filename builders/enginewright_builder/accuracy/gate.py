@@ -10,6 +10,9 @@ worst.
   of each entry over the samples instead. Where its size varies, samples with fewer have no score.
 * a metric of the user's (``accuracy_metrics.py``).
 
+Outputs that are numbers of classes or tokens are compared by how many are equal, whatever the metric of the four, and
+have no guards (``enginewright_builder.ids``).
+
 The gate asks that the *lower bound* of the mean (``accuracy_bounds.py``), not the mean, reaches ``1 − tolerance``: few
 samples prove little. It also asks for what a metric may be blind to: answers of the same names and shapes, no NaN or
 infinity, and for the four metrics the guards of ``accuracy_guards.py``.
@@ -31,6 +34,7 @@ from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, acro
 from enginewright_builder.accuracy.task import Exam, excessive_loss
 from enginewright_builder.contract import GroupFigure, TaskFigure
 from enginewright_builder.errors import UserError
+from enginewright_builder.ids import are_ids, equal_share
 from enginewright_builder.tensors import Array, Tensors
 
 _ENTRIES_AT_ONCE = 8_000_000
@@ -170,9 +174,10 @@ class _Comparison:
         self.count = sum(_samples(batch) for batch in references)
         self.name = metric if isinstance(metric, str) else metric.name
         self._metric, self._typical = metric, typical
-        self._guards = {name: OutputGuard(size) for name, size in typical.items()} if isinstance(metric, str) else {}
+        amounts = {name: size for name, size in typical.items() if not are_ids(references[0][name])}
+        self._guards = {name: OutputGuard(size) for name, size in amounts.items()} if isinstance(metric, str) else {}
         # Spearman alone: outputs too narrow to have ranks within a sample.
-        self._narrow = [name for name in typical if metric == "spearman" and all(
+        self._narrow = [name for name in amounts if metric == "spearman" and all(
             entries(batch[name]) < MIN_RANKS for batch in references)]
         # With the places of the samples that they are of, counted through all batches.
         self._scores: list[tuple[Array, Array]] = []
@@ -184,9 +189,8 @@ class _Comparison:
         places = np.arange(self._seen, self._seen + _samples(reference))
         self._seen += len(places)
         if self._metric in SCORES:
-            score = SCORES[str(self._metric)]
-            each = [score(reference[name], candidate[name], size) for name, size in self._typical.items()
-                    if self._metric != "spearman" or entries(reference[name]) >= MIN_RANKS]
+            each = [found for name in self._typical
+                    if (found := self._output(name, reference[name], candidate[name])) is not None]
             if each:
                 self._scores.append((places, np.min(each, axis=0)))
         elif not isinstance(self._metric, str):
@@ -196,6 +200,14 @@ class _Comparison:
         for name in self._narrow:
             for column, pair in enumerate(zip(rows(reference[name]).T, rows(candidate[name]).T, strict=True)):
                 self._columns.setdefault((name, column), []).append((places, *pair))
+
+    def _output(self, name: str, reference: Array, candidate: Array) -> Floats | None:
+        """None where it is ranked across samples instead."""
+        if are_ids(reference):
+            return equal_share(reference, candidate)
+        if self._metric == "spearman" and entries(reference) < MIN_RANKS:
+            return None
+        return SCORES[str(self._metric)](reference, candidate, self._typical[name])
 
     def figures(self, of: Array | None = None) -> list[tuple[float, float]]:
         """Mean score and its bound, and of Spearman those of each narrow output; of all samples, or of those at the

@@ -23,6 +23,8 @@ from enginewright_builder.errors import UserError
 
 Shape = tuple[int | str, ...]
 _TOP = 5
+# What judges the numbers of classes by themselves.
+BY_CLASS = ("accuracy", *F1_METRICS)
 
 
 def output_of(task: TaskRequest, outputs: Sequence[str]) -> str:
@@ -33,9 +35,19 @@ def output_of(task: TaskRequest, outputs: Sequence[str]) -> str:
     return task.output or outputs[0]
 
 
-def check_fit(task: TaskRequest, output: str, shape: Shape, labels: Sequence[Any], first: int = 0) -> None:
+def check_fit(task: TaskRequest, output: str, shape: Shape, labels: Sequence[Any], first: int = 0, *,
+              whole: bool = False) -> None:
     """``shape`` is that of one sample's answer, with words for sizes that are not known; ``labels`` are of the samples
-    from number ``first`` on. Raises :class:`UserError` ``TaskInvalid`` or ``LabelsInvalid``."""
+    from number ``first`` on. ``whole``: it answers whole numbers, which are classes unless there is one more
+    dimension than labels have. Raises :class:`UserError` ``TaskInvalid`` or ``LabelsInvalid``."""
+    classes = whole and not (len(labels) and _one_more(shape, np.ndim(labels[0])))
+    if classes and task.metric not in BY_CLASS:
+        raise invalid(f"{task.metric} takes scores, and {output} answers the numbers of classes", "metric", task.metric,
+                      f"write {', '.join(BY_CLASS)}, or leave argMax out of spec.interface.postprocess")
+    if classes:
+        for index, label in enumerate(labels, start=first):
+            _check_positions(output, shape, np.asarray(label), f"sample {index}")
+        return
     _check_metric(task, output, shape)
     for index, label in enumerate(labels, start=first):
         if task.metric in CLASSIFICATION:
@@ -87,6 +99,22 @@ def _check_classes(task: TaskRequest, output: str, shape: Shape, label: Any, at:
         most = f"from 0 to {classes - 1}" if isinstance(classes, int) else "from 0 on"
         raise labels_invalid(f"{at}: class {wrong} is unknown to {output}, which answers {_words(shape)}", wrong,
                              f"write classes {most}; {IGNORED} marks a position without a label")
+
+
+def _one_more(shape: Shape, dimensions: int) -> bool:
+    return len(shape) == dimensions + 1 and shape[-1] != 1
+
+
+def _check_positions(output: str, shape: Shape, label: Any, at: str) -> None:
+    """A class for each that is answered; of one class a sample the label is a number, or a list of it."""
+    alone = shape in ((), (1,))
+    if not (alone and label.size == 1) and not _same(shape, label.shape):
+        raise labels_invalid(f"{at}: the label has shape {list(label.shape)}, and {output} answers {_words(shape)}",
+                             list(label.shape), "give one class for each position that the model answers")
+    allowed = label[label != IGNORED]
+    if allowed.size and allowed.min() < 0:
+        raise labels_invalid(f"{at}: class {allowed.min()} is unknown to {output}", allowed.min(),
+                             f"write classes from 0 on; {IGNORED} marks a position without a label")
 
 
 def _check_numbers(task: TaskRequest, output: str, shape: Shape, label: Any, at: str) -> None:

@@ -43,6 +43,7 @@ from enginewright_builder.accuracy.task_rules import (
 )
 from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.contract import TaskFigure, TaskRequest
+from enginewright_builder.ids import are_ids
 from enginewright_builder.tensors import Array, Tensors
 
 _SMALLEST = 1e-300
@@ -69,7 +70,8 @@ class Exam:
         answers = [batch[self.output] for batch in references]
         self._starts = [int(start) for start in np.cumsum([0, *(len(one) for one in answers)])]
         for index, one in enumerate(answers):
-            check_fit(self.request, self.output, one.shape[1:], self._part(index), self._starts[index])
+            check_fit(self.request, self.output, one.shape[1:], self._part(index), self._starts[index],
+                      whole=are_ids(one))
         self._metric = _metric(labels, answers)
         self.source = self.units([self.marks(index, batch) for index, batch in enumerate(references)])
 
@@ -167,13 +169,20 @@ def _metric(labels: Labels, answers: Sequence[Array]) -> TaskMetric:
     if task.metric not in F1_METRICS:
         return TopK(k=5 if task.metric == "top5" else 1, threshold=threshold)
     shape, label = answers[0].shape[1:], labels.values[0]
-    many = several(task, shape, label)
-    return F1(classes=_classes(shape, label, many), macro=task.metric == "f1-macro", several=many, threshold=threshold,
+    named = are_ids(answers[0]) and answers[0][0].size == np.size(label)
+    many = not named and several(task, shape, label)
+    classes = _named_classes(labels, answers) if named else _classes(shape, label, many)
+    return F1(classes=classes, macro=task.metric == "f1-macro", several=many, threshold=threshold,
               present=_present(labels.values, many))
 
 
 def _classes(shape: tuple[int, ...], label: Any, several: bool) -> int:
     return 2 if one_number(shape, label) and not several else shape[-1]
+
+
+def _named_classes(labels: Labels, answers: Sequence[Array]) -> int:
+    """As many as labels or source name; what a candidate names besides is wrong."""
+    return 1 + max(*(int(np.max(label, initial=0)) for label in labels.values), *(int(one.max()) for one in answers))
 
 
 def _present(values: Sequence[Any], several: bool) -> tuple[int, ...]:

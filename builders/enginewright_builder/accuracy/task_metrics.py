@@ -27,6 +27,7 @@ from scipy import sparse
 from enginewright_builder.accuracy.bounds import Floats
 from enginewright_builder.accuracy.task_rules import IGNORED
 from enginewright_builder.accuracy.vocabulary import Vocabulary
+from enginewright_builder.ids import are_ids
 from enginewright_builder.tensors import Array
 
 # How far down a ranking counts.
@@ -58,6 +59,9 @@ class TopK:
         return np.stack([_per_sample(right), _per_sample(counted)], axis=1)
 
     def _right(self, output: Array, wanted: Array) -> Array:
+        if are_ids(output) and output.size == wanted.size:
+            same: Array = output.reshape(wanted.shape) == wanted
+            return same
         if output.shape == wanted.shape or output.shape[-1] == 1:
             answered = output.reshape(wanted.shape) > self.threshold
             right: Array = answered == (wanted == 1)
@@ -96,12 +100,20 @@ class F1:
         wanted = np.stack([np.asarray(label) for label in labels])
         if self.several:
             return np.arange(len(wanted)), wanted.astype(bool), output > self.threshold
-        answered = ((output.reshape(wanted.shape) > self.threshold).astype(np.int64)
-                    if output.shape == wanted.shape or output.shape[-1] == 1 else output.argmax(axis=-1))
+        answered = self._answered(output, wanted)
         counted = wanted != IGNORED
         rows = np.broadcast_to(np.arange(len(wanted)).reshape(-1, *[1] * (wanted.ndim - 1)), wanted.shape)[counted]
         every = np.arange(self.classes)
         return rows, wanted[counted][:, None] == every, answered[counted][:, None] == every
+
+    def _answered(self, output: Array, wanted: Array) -> Array:
+        """The class of each position."""
+        if are_ids(output) and output.size == wanted.size:
+            return output.reshape(wanted.shape)
+        if output.shape == wanted.shape or output.shape[-1] == 1:
+            return (output.reshape(wanted.shape) > self.threshold).astype(np.int64)
+        best: Array = output.argmax(axis=-1)
+        return best
 
     def value(self, sums: Floats) -> Floats:
         right, wrong, missed = np.split(sums, 3, axis=-1)

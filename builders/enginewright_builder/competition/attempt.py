@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,15 @@ from enginewright_builder.accuracy.gate import Accuracy, Beside, Metric, compare
 from enginewright_builder.competition.candidates import Candidate
 from enginewright_builder.contract import AccuracyRequest
 from enginewright_builder.data.sets import SampleSet
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import (
+    Artifact,
+    BuildContext,
+    Engine,
+    ExportedModel,
+    OutOfTimeError,
+    Rung,
+    Runner,
+)
 from enginewright_builder.engines.modelopt_graphs import has_qdq
 from enginewright_builder.errors import classify, no_device_memory
 from enginewright_builder.tensors import Array, Tensors
@@ -27,6 +36,8 @@ WorstLayers = Callable[[Artifact, ExportedModel, Sequence[Tensors]], tuple[str, 
 # What would hit every other rung as well, so that trying them is of no use.
 _FATAL = ("StoreFull", "StoreReadOnly", "ReferenceNotFinite")
 NO_DEVICE_MEMORY = "the GPU had no memory left for it"
+STOPPED = ("its build was stopped after {seconds:.0f} s: what is left of the time budget is needed to measure and "
+           "prove what passes; raise spec.engine.buildBudgetSeconds to have it built")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +60,16 @@ class Workshop:
         return next(engine for engine in self.engines if engine.name == rung.backend)
 
     def attempt(self, rung: Rung, wanted: bool, progress: Callable[[float, str], None],
-                kept: tuple[str, ...] = ()) -> Candidate:
-        """Builds and gates one rung, with the ONNX nodes ``kept`` in higher precision. Never raises for what this rung
-        alone fails at; raises what would hit all of them. The candidate comes with an open runner, unless it
-        failed."""
+                kept: tuple[str, ...] = (), time_left: Callable[[], float] = lambda: math.inf) -> Candidate:
+        """Builds and gates one rung, with the ONNX nodes ``kept`` in higher precision; its build is stopped once no
+        ``time_left``, in seconds, is left. Never raises for what this rung alone fails at; raises what would hit all
+        of them. The candidate comes with an open runner, unless it failed or was stopped."""
         candidate = Candidate(rung=rung, wanted=wanted, kept=kept)
         if rung.unavailable:
             return candidate
         progress(0.0, f"building {candidate.name}")
-        context = replace(self.context, progress=lambda fraction, detail: progress(0.7 * fraction, detail))
+        context = replace(self.context, progress=lambda fraction, detail: progress(0.7 * fraction, detail),
+                          time_left=time_left)
         if kept:
             context = replace(context, keep_precise=kept, workspace=self.context.workspace / "kept-precise")
         runner: Runner | None = None
@@ -69,6 +81,9 @@ class Workshop:
             progress(0.7, f"comparing {candidate.name} with the source model")
             accuracy = compare(self.metric, self.references, answers(runner, rung, self.evaluation.batches),
                                self.beside)
+        except OutOfTimeError:
+            took = self.clock() - begin
+            return replace(candidate, skipped=STOPPED.format(seconds=took), build_seconds=took)
         except Exception as error:  # any class of any runtime library
             if runner is not None:
                 runner.close()

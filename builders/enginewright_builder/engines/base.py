@@ -5,6 +5,7 @@ A new engine is a new module that implements :class:`Engine` and is named in ``r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -95,7 +96,8 @@ class BuildContext:
     ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured and the graphs that
     it builds from; None without a store; what lies there counts with a MAC of ``keys``, where there are any.
     ``joined``: requests of different length are to run together. ``keep_precise`` names ONNX nodes that a lower
-    precision has to leave as they are. ``shelf`` is None where builds share nothing.
+    precision has to leave as they are. ``shelf`` is None where builds share nothing. ``time_left`` are the seconds
+    until a trial is to stop: what can be stopped then stops, and raises :class:`OutOfTimeError`.
     """
 
     device: DeviceRequest
@@ -114,6 +116,11 @@ class BuildContext:
     shelf: Shelf | None = None
     keys: Keys | None = None
     joined: Joined | None = None
+    time_left: Callable[[], float] = lambda: math.inf
+
+
+class OutOfTimeError(Exception):
+    """A trial was stopped, as its time was over."""
 
 
 class Shelf:

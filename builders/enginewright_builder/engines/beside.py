@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Self
+
+from enginewright_builder.engines.base import OutOfTimeError
 
 # As niceness: TensorRT's own work on the CPU comes first.
 _NICE = 10
@@ -61,9 +64,13 @@ class BesideProcess:
         self._process.wait()
         self._errors.close()
 
-    def ended(self) -> tuple[int, str]:
-        """Waits for it: its status, and what it wrote to stderr."""
-        code = self._process.wait()
+    def ended(self, seconds: float = math.inf) -> tuple[int, str]:
+        """Waits for it: its status, and what it wrote to stderr. Raises :class:`OutOfTimeError` where it takes longer
+        than ``seconds``; it goes on then."""
+        try:
+            code = self._process.wait(None if math.isinf(seconds) else max(0.0, seconds))
+        except subprocess.TimeoutExpired as late:
+            raise OutOfTimeError from late
         self._errors.seek(0)
         return code, self._errors.read().decode(errors="replace")
 

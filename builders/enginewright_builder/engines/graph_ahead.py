@@ -5,9 +5,10 @@ again, alone, when its turn comes."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from enginewright_builder.engines.base import BuildContext
 from enginewright_builder.engines.beside import BesideProcess, environment
 from enginewright_builder.engines.modelopt_graphs import QUANTIZE, Job, check_written, command
 from enginewright_builder.errors import BuilderError
@@ -38,17 +39,17 @@ class GraphAhead:
     def running(self) -> bool:
         return self.process.running
 
-    def finish(self, target: Path, progress: Callable[[float, str], None]) -> bool:
+    def finish(self, target: Path, context: BuildContext) -> bool:
         """Waits for it, and moves what it wrote to ``target``, a name as it was started with. False where it failed, of
-        whatever cause: alone, and with the GPU, it may go well."""
+        whatever cause: alone, and with the GPU, it may go well. Raises :class:`OutOfTimeError`."""
         if self.process.cancelled:
             return False
         if self.running:
-            progress(0.02, f"waiting for the {self._job.precision} graph that is written beside the builds")
+            context.progress(0.02, f"waiting for the {self._job.precision} graph that is written beside the builds")
         try:
-            check_written(self._job, *self.process.ended())
+            check_written(self._job, *self.process.ended(context.time_left()))
         except BuilderError as error:
-            progress(0.02, f"the {self._job.precision} graph is written again, alone: {error.message}")
+            context.progress(0.02, f"the {self._job.precision} graph is written again, alone: {error.message}")
             return False
         written = Path(self._job.target)
         for path in written.parent.glob(f"{written.name}*"):  # and its weights, where they are too large for it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from enginewright_builder.engines.base import OutOfTimeError
 from enginewright_builder.engines.beside import environment
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import TransientError
@@ -48,13 +50,18 @@ def missing() -> str:
     return f"this builder image lacks {', '.join(absent)}: use a builder image for GPUs" if absent else ""
 
 
-def rewrite(job: Job, batches: Sequence[Tensors] = ()) -> None:
+def rewrite(job: Job, batches: Sequence[Tensors] = (), seconds: float = math.inf) -> None:
     """Runs ``job`` in a process of its own; ``batches`` are real inputs to measure activations with.
 
-    Raises :class:`UserError` ``CandidateFailed``, also where nothing of the graph was quantised, and
-    :class:`TransientError` ``OutOfMemory``.
+    Raises :class:`UserError` ``CandidateFailed``, also where nothing of the graph was quantised,
+    :class:`TransientError` ``OutOfMemory``, and :class:`OutOfTimeError` where it takes longer than ``seconds``.
     """
-    done = subprocess.run(command(job, batches), capture_output=True, text=True, check=False, env=environment())
+    limit = None if math.isinf(seconds) else max(0.0, seconds)
+    try:
+        done = subprocess.run(command(job, batches), capture_output=True, text=True, check=False, env=environment(),
+                              timeout=limit)
+    except subprocess.TimeoutExpired as late:
+        raise OutOfTimeError from late
     check_written(job, done.returncode, done.stderr)
 
 

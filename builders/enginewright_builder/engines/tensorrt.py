@@ -76,7 +76,7 @@ class TensorRtEngine:
             memory_bytes=context.device.memory_bytes, timing_caches=context.timing_caches,
             cache_key=CacheKey(product=device.product, capability=device.capability_text,
                                mig_profile=context.device.mig_profile, tensorrt=str(trt.__version__)),
-            shelf=context.shelf, keys=context.keys)
+            shelf=context.shelf, keys=context.keys, time_left=context.time_left)
         plan = build_plan(trt, request, device, lambda part, detail: context.progress(0.1 + 0.9 * part, detail))
         target = context.workspace / rung.name.replace(" ", "-") / PLAN_FILE
         target.parent.mkdir(parents=True, exist_ok=True)

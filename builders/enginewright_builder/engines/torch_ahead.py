@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,17 +66,17 @@ class PackageAhead:
     def running(self) -> bool:
         return self.process.running
 
-    def finish(self, target: Path, progress: Callable[[float, str], None]) -> float:
+    def finish(self, target: Path, context: BuildContext) -> float:
         """Waits for it, moves the package to ``target``, and returns how many seconds it took. 0 where it failed, of
-        whatever cause."""
+        whatever cause. Raises :class:`OutOfTimeError`."""
         if self.process.cancelled:
             return 0.0
         if self.running:
-            progress(0.1, f"waiting for {self._rung.name}, which is compiled beside the builds")
-        code, errors = self.process.ended()
+            context.progress(0.1, f"waiting for {self._rung.name}, which is compiled beside the builds")
+        code, errors = self.process.ended(context.time_left())
         if code or not self._package.is_file():
             said = [line for line in errors.splitlines() if line.strip()] or [f"it ended with status {code}"]
-            progress(0.1, f"{self._rung.name} is compiled again, alone: {said[-1][:300]}")
+            context.progress(0.1, f"{self._rung.name} is compiled again, alone: {said[-1][:300]}")
             return 0.0
         seconds = self._package.stat().st_mtime - self._began
         os.replace(self._package, target)

@@ -71,7 +71,7 @@ class TorchEngine:
         tf32 = rung.precision == "tf32"
         package = folder / PACKAGE_FILE
         ahead = _begun(rung, context)
-        beside = ahead.finish(package, context.progress) if ahead else 0.0
+        beside = ahead.finish(package, context) if ahead else 0.0
         if not beside:
             context.progress(0.1, f"compiling {rung.name}")
             try:

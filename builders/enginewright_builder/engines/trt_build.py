@@ -6,6 +6,7 @@ TF32, which is no type of its own, is switched.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from enginewright_builder.contract import Interface
 from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.engines import trt_timing_cache as timing_cache
-from enginewright_builder.engines.base import Shelf
+from enginewright_builder.engines.base import OutOfTimeError, Shelf
 from enginewright_builder.engines.trt_builder import NoBuilderError, Tool, tool
 from enginewright_builder.engines.trt_device import Gpu, gpu
 from enginewright_builder.engines.trt_inspect import silently_precise
@@ -53,17 +54,19 @@ class PlanRequest:
     cache_key: timing_cache.CacheKey
     shelf: Shelf | None = None
     keys: Keys | None = None
+    time_left: Callable[[], float] = lambda: math.inf
 
 
 def build_plan(trt: Any, request: PlanRequest, device: Gpu, progress: Callable[[float, str], None]) -> bytes:
-    """The serialised engine. Raises :class:`UserError` ``CandidateFailed`` with TensorRT's reason and a remedy."""
+    """The serialised engine. Raises :class:`UserError` ``CandidateFailed`` with TensorRT's reason and a remedy, and
+    :class:`OutOfTimeError`."""
     made = _tool(trt, request, device)
     builder, log = made.builder, made.log
     # The parser owns the weights until the engine is built.
     network, _parser = _parse(trt, builder, log, request)
     cache = _timing_cache(request, progress)
     phases = Phases(progress)
-    watcher = monitor(trt, phases)
+    watcher = monitor(trt, phases, request.time_left)
     limits = list(workspace_limits(request.memory_bytes, device))
     for limit in limits:
         log.errors.clear()
@@ -72,6 +75,8 @@ def build_plan(trt: Any, request: PlanRequest, device: Gpu, progress: Callable[[
         if plan is not None:
             _save_timing_cache(request, config, cache, progress)
             return _checked(trt, log, bytes(plan), request)
+        if request.time_left() <= 0:
+            raise OutOfTimeError
         if not out_of_memory(log.errors):
             raise build_failed(log.errors, request.precision, trt.__version__)
         progress(0.0, f"out of GPU memory with {limit >> 20} MiB of workspace")

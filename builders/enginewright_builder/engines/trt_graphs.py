@@ -181,18 +181,18 @@ def _half(precision: str, model: ExportedModel, context: BuildContext, target: P
         raise candidate_failed(precision, reason, "write auto or fp32")
     context.progress(0.02, f"AutoCast: writing {precision} into the graph")
     rewrite(Job(task=AUTOCAST, source=str(model.path), target=str(target), precision=precision,
-                keep=context.keep_precise), _inputs(context))
+                keep=context.keep_precise), _inputs(context), context.time_left())
 
 
 def _quantised(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
-    if (ahead := _begun(precision, context)) and ahead.finish(target, context.progress):
+    if (ahead := _begun(precision, context)) and ahead.finish(target, context):
         return
     samples = sum(len(next(iter(batch.values()))) for batch in context.calibration)
     context.progress(0.02, f"ModelOpt: quantising to {precision} with {samples} calibration samples")
     # Before the quantiser, which looks for the same pattern and puts its scales into it.
     source = _simplified(model.path, target.with_name("simplified.onnx"), context)
     rewrite(Job(task=QUANTIZE, source=str(source), target=str(target), precision=precision,
-                keep=context.keep_precise), context.calibration)
+                keep=context.keep_precise), context.calibration, context.time_left())
 
 
 def _simplified(source: Path, target: Path, context: BuildContext) -> Path:

@@ -66,8 +66,9 @@ class Phases:
         return sum(min(1.0, (phase.done + self._inside(name)) / phase.steps) for name, phase in below) / len(below)
 
 
-def monitor(trt: Any, phases: Phases) -> Any:
-    """``phases`` as TensorRT's ``IProgressMonitor``; it must outlive the build."""
+def monitor(trt: Any, phases: Phases, time_left: Callable[[], float]) -> Any:
+    """``phases`` as TensorRT's ``IProgressMonitor``; it must outlive the build. TensorRT ends the build, without an
+    engine, after the first step that is complete when no ``time_left``, in seconds, is left."""
 
     class Monitor(trt.IProgressMonitor):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -78,7 +79,7 @@ def monitor(trt: Any, phases: Phases) -> Any:
 
         def step_complete(self, phase_name: str, step: int) -> bool:
             phases.step(phase_name, step)
-            return True
+            return time_left() > 0
 
         def phase_finish(self, phase_name: str) -> None:
             phases.finish(phase_name)

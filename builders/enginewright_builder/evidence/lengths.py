@@ -105,7 +105,7 @@ def borne_by(run: Run, joined: Joined, samples: Sequence[Tensors], tolerance: fl
                                filler.of(sample))
         for name, expected in run(sample).items():
             if not (alike := similarity(mine[name], expected)) >= 1 - tolerance:
-                return f"output {name!r} has a cosine of {alike:.4f} with the answer to the same request alone"
+                return f"output {name!r} agrees by {alike:.4f} with the answer to the same request alone"
     return ""
 
 

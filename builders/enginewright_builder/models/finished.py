@@ -14,7 +14,16 @@ from enginewright_builder.contract import Interface, PostprocessStep
 from enginewright_builder.models.base import SourceModel, TorchProgram
 from enginewright_builder.models.wrapped import Wrapped
 from enginewright_builder.onnx_postprocess import fold_outputs
-from enginewright_builder.postprocess import LEAST_NORM, LEAST_TOKENS, MEAN_POOLING, applied, finished
+from enginewright_builder.postprocess import (
+    ALONE,
+    ARG_MAX,
+    LEAST_NORM,
+    LEAST_TOKENS,
+    MEAN_POOLING,
+    applied,
+    best_axis,
+    finished,
+)
 from enginewright_builder.tensors import Call, Tensors
 
 
@@ -73,6 +82,9 @@ def _made(step: PostprocessStep, values: Any, mask: Any) -> Any:
     """In FP32 at least: half precision sums up too little of many numbers."""
     import torch
 
+    if step.function == ARG_MAX:
+        alone = values.dim() == ALONE
+        return values.argmax(dim=best_axis(step, values.dim()), keepdim=alone).to(torch.int32)
     wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
     if step.function == "softmax":
         made = wide.softmax(dim=-1)

@@ -10,6 +10,7 @@ import numpy as np
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
 from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
+from enginewright_builder.ids import are_ids, equal_share
 from enginewright_builder.tensors import Array, Tensors
 
 # The gate holds the mean of its magnitudes to a limit, of which this is the laxest: one answer may be further out.
@@ -64,6 +65,8 @@ class Window:
         return np.min(each, axis=0) if each else None
 
     def _output(self, name: str, reference: Array, answer: Array) -> Floats | None:
+        if are_ids(reference):
+            return equal_share(reference, answer)
         metric, here, there = str(self._metric), norms(reference), norms(answer)
         typical = self._typical.get(name) or typical_norm(here)
         if not typical or (metric == "spearman" and entries(reference) < MIN_RANKS):

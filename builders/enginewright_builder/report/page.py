@@ -1,4 +1,4 @@
-"""``report.html``: one file, no network, light and dark, on a phone and on paper."""
+"""``report.html``: one file, no network, light and dark, on a phone; on paper one sheet."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib import resources
 
 import jinja2
 
-from enginewright_builder.report import charts, vega, words
+from enginewright_builder.report import charts, methods, trust, vega, words
 from enginewright_builder.report.drift import drifts
 from enginewright_builder.report.model import BuildReport
 
@@ -25,6 +25,7 @@ def render(report: BuildReport) -> str:
         report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
         groups=tuple(report.accuracy.groups.items()),
         objective=words.objective_sentence(report), charts=charts.specs(report), bars=charts.layer_bars(report),
+        checks=trust.checks(report), trust=trust, measured=methods.methods(report),
         vega=vega.script(), drawing=_drawing(), drifts=drifts(report), words=words, performance=report.performance,
         verdict=words.verdict, engine_name=words.engine_name,
         metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),

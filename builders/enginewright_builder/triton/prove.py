@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode
 from enginewright_builder.tensors import Tensors
@@ -93,12 +94,16 @@ async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, to
 
 async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Sequence[Case], loss: float,
                        limit: float) -> None:
-    """All at once and in either order, so that long ones wait for short ones and short ones for long ones."""
+    """All at once and in either order, so that long ones wait for short ones and short ones for long ones. Of all
+    numbers of classes those of one answer may differ: ties."""
     for order in (cases, cases[::-1]):
+        ties = 0.0
         answers = await asyncio.gather(*(_infer(channels, server, model, case.inputs, limit) for case in order))
         for case, served in zip(order, answers, strict=True):
             for name, expected in case.expected.items():
-                if not (alike := similarity(served.get(name), expected)) >= 1 - max(loss, ROUNDING):
+                alike = similarity(served.get(name), expected)
+                ties += 1 - alike if are_ids(expected) else 0.0
+                if not (alike >= 1 - max(loss, ROUNDING) or (are_ids(expected) and ties <= 1)):
                     raise _turned(model, name, case, alike)
 
 
@@ -117,9 +122,11 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
 
 def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
     """``max|served − expected| / max|expected|``; infinite for a missing output, another size, or NaN in one place
-    only."""
+    only. Of numbers of classes the share that differs."""
     if served is None or served.size != expected.size:
         return float("inf")
+    if are_ids(expected):
+        return different_share(expected, served)
     if not expected.size:
         return 0.0
     left = served.reshape(expected.shape).astype(np.float64)
@@ -134,9 +141,11 @@ def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
 
 def similarity(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
     """The cosine of the angle between two answers, 1 where both are zero; below any bound for a missing output, another
-    size, or NaN in one place only."""
+    size, or NaN in one place only. Of numbers of classes the share that is equal."""
     if served is None or served.size != expected.size:
         return float("-inf")
+    if are_ids(expected):
+        return 1.0 - different_share(expected, served)
     left, right = (array.reshape(-1).astype(np.float64) for array in (served, expected))
     finite = np.isfinite(right)
     if not np.array_equal(np.isfinite(left), finite):
@@ -149,7 +158,7 @@ def similarity(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
 def _turned(model: str, output: str, case: Case, alike: float) -> UserError:
     shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in case.inputs.items())
     return UserError("ServedAnswersDiffer", f"output {output!r} of {model!r} as served beside requests of other "
-                     f"lengths has a cosine of {alike:.5f} with the engine's answer to the request alone ({shapes})",
+                     f"lengths agrees by {alike:.5f} with the engine's answer to the request alone ({shapes})",
                      field="spec.interface.padding", value=f"{alike:.5f}",
                      remedy="name the input that makes the model ignore padding, or set spec.engine.maxBatchSize to 1")
 

@@ -84,3 +84,30 @@ def test_a_step_of_no_output_is_refused_before_the_build(tmp_path: Path) -> None
     outcome = run_build(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is not None
     assert (outcome.error.reason, outcome.error.field) == ("InterfaceInvalid", "spec.interface.postprocess[0].output")
+
+
+def test_the_whole_build_of_classes(tmp_path: Path) -> None:
+    """The best class of each token: compared by how many are equal, from the gate to a replica's smoke test."""
+    request = BuildRequest(
+        model_name="tags", source=SourceRequest(uri=str(encoder(tmp_path))), store_path=str(tmp_path / "store"),
+        interface=Interface(postprocess=(PostprocessStep(output="tokens", function="argMax"),)),
+        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=240),
+        accuracy=AccuracyRequest(tolerance=0.1))
+    outcome = run_build(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
+    assert outcome.error is None
+    folder = tmp_path / "store" / outcome.fingerprint
+    config = parse_text((folder / "model_repository/model/config.pbtxt").read_text())
+    assert [(one.name, list(one.dims)) for one in config.output] == [("tokens", [-1])]
+    asyncio.run(_tagged(folder))
+
+
+async def _tagged(folder: Path) -> None:
+    recorded = json.loads((folder / "smoke.json").read_text())
+    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+        port = int(server.address.http.rpartition(":")[2])
+        assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)
+        ids = np.random.default_rng(1).integers(0, 500, (3, 7))
+        sent = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        answer = decode(await channels.call(encode("model", sent).payload, 30.0))["tokens"]
+        np.testing.assert_array_equal(answer, TABLE[ids].argmax(axis=-1))

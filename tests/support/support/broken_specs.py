@@ -296,6 +296,9 @@ BROKEN = (
            "spec.interface.padding.values[1].input", "ids", "one value for each input"),
     Broken("a value for the mask", _padded(values=[{"input": "kept", "value": 1}]),
            "spec.interface.padding.values[0].input", "kept", "remove it"),
+    Broken("a dimension of what picks nothing", {**SOURCE, "interface": {"postprocess": [
+        {"output": "logits", "function": "softmax", "axis": 1}]}},
+           "spec.interface.postprocess[0].axis", "1", "write function argMax", "axis is for function argMax alone"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",

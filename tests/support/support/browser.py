@@ -25,11 +25,23 @@ class Shown:
 
 def show(page: Path, profile: Path, *options: str) -> Shown:
     """Raises ``AssertionError`` without a browser: tests that need one do not pass without."""
+    done = _run(page, profile, *options, "--dump-dom")
+    return Shown(done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE:" in line))
+
+
+def sheets(page: Path, profile: Path) -> int:
+    """How many sheets of paper it takes when it is printed."""
+    pdf = profile.with_suffix(".pdf")
+    _run(page, profile, "--no-pdf-header-footer", f"--print-to-pdf={pdf}")
+    (count,) = re.findall(rb"/Type\s*/Pages\b[^>]*?/Count (\d+)", pdf.read_bytes(), re.DOTALL)
+    return int(count)
+
+
+def _run(page: Path, profile: Path, *options: str) -> subprocess.CompletedProcess[str]:
     browser = next(filter(None, map(shutil.which, NAMES)), None)
     assert browser, f"none of {', '.join(NAMES)} is here: run hack/bin-deps.sh --tests"
-    command = [browser, *OPTIONS, f"--user-data-dir={profile}", *options, "--dump-dom", page.resolve().as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
-    return Shown(done.stdout, tuple(line for line in done.stderr.splitlines() if ":CONSOLE:" in line))
+    command = [browser, *OPTIONS, f"--user-data-dir={profile}", *options, page.resolve().as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
 
 
 def chart(shown: Shown, name: str) -> str:

@@ -54,7 +54,8 @@ _IMAGES: list[Raw] = [
     {**_BYTES, "preprocess": {"size": {"shortestEdge": 99}, "cropSize": {"height": 99, "width": 64}}}]
 _steps: st.SearchStrategy[Raw] = st.sampled_from([
     {"output": "scores", "function": "softmax"}, {"output": "tokens", "function": "meanPooling"},
-    {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"}])
+    {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"},
+    {"output": "scores", "function": "argMax"}, {"output": "map", "function": "argMax", "axis": 1}])
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _PADDED: Raw = {"padding": {"values": [{"input": "input_ids", "value": 1}]}}

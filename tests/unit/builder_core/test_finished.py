@@ -26,6 +26,10 @@ UNIT = PostprocessStep(output="tokens", function="l2Normalise")
 STEPS = {"softmax": (PostprocessStep(output="scores", function="softmax"),),
          "sigmoid": (PostprocessStep(output="scores", function="sigmoid"),),
          "of each token": (UNIT,), "pooled": (POOLED,), "pooled, of length 1": (POOLED, UNIT),
+         "best class": (PostprocessStep(output="scores", function="argMax"),),
+         "best of each token": (PostprocessStep(output="tokens", function="argMax"),),
+         "best along an axis": (PostprocessStep(output="tokens", function="argMax", axis=1),),
+         "best of the pooled": (POOLED, PostprocessStep(output="tokens", function="argMax")),
          "of both outputs": (POOLED, PostprocessStep(output="scores", function="softmax"))}
 EACH = pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
 
@@ -65,6 +69,9 @@ def by_hand(steps: tuple[PostprocessStep, ...], given: Tensors, answers: Tensors
         elif step.function == "meanPooling":
             value = np.stack([one[keep == 1].mean(axis=0) for one, keep in
                               zip(value, given["attention_mask"], strict=True)])
+        elif step.function == "argMax":
+            axis = step.axis or value.ndim - 1
+            value = value.argmax(axis=axis, keepdims=value.ndim == 2).astype(np.int32)
         else:
             value = value / np.linalg.norm(value, axis=-1, keepdims=True)
         made[step.output] = value
@@ -86,7 +93,10 @@ def test_the_graph_answers_what_numpy_makes_of_the_source(steps: tuple[Postproce
     for name, value in expected.items():
         assert largest_difference(value, model.run(inputs())[name]) < most
         assert largest_difference(value, got[name]) < most
-        assert got[name].dtype == helper.tensor_dtype_to_np_dtype(kind)
+        whole = value.dtype == np.int32
+        assert got[name].dtype == (np.int32 if whole else helper.tensor_dtype_to_np_dtype(kind))
+        assert model.run(inputs())[name].dtype == got[name].dtype
+        assert got[name].shape == value.shape
 
 
 def saved_program(folder: Path) -> Path:
@@ -160,6 +170,7 @@ KNOWN = Interface(inputs=(TensorSpec(name="attention_mask", dtype="int64", shape
     (PostprocessStep(output="class", function="softmax"), "output", "is int64"),
     (PostprocessStep(output="number", function="softmax"), "output", "numbers behind it"),
     (PostprocessStep(output="scores", function="meanPooling", mask="attention_mask"), "output", "[batch, tokens"),
+    (PostprocessStep(output="scores", function="argMax", axis=2), "axis", "has no dimension 2"),
     (PostprocessStep(output="tokens", function="meanPooling", mask="mask"), "mask", "no input of the model"),
     (PostprocessStep(output="tokens", function="meanPooling", mask="flag"), "mask", "no input of the model"),
 ])
@@ -168,6 +179,13 @@ def test_steps_that_do_not_fit_are_refused_with_the_field(step: PostprocessStep,
         finished(KNOWN, (PostprocessStep(output="tokens", function="sigmoid"), step))
     assert (caught.value.reason, caught.value.field) == ("InterfaceInvalid", f"spec.interface.postprocess[1].{field}")
     assert told in caught.value.message
+
+
+def test_nothing_is_made_of_classes() -> None:
+    best = PostprocessStep(output="scores", function="argMax")
+    assert finished(KNOWN, (best,)).outputs[1] == TensorSpec(name="scores", dtype="int32", shape=("batch", 1))
+    with pytest.raises(UserError, match="is int32"):
+        finished(KNOWN, (best, PostprocessStep(output="scores", function="softmax")))
 
 
 def test_a_graph_too_old_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from enginewright_builder.competition.agenda import Plan
 from enginewright_builder.competition.attempt import Workshop
-from enginewright_builder.competition.foresight import LEAST_MEMORY_BYTES, SLOWER, Foresight
+from enginewright_builder.competition.foresight import LEAST_MEMORY_BYTES, LONGER, SLOWER, Foresight
 from enginewright_builder.contract import DeviceRequest
 from enginewright_builder.engines.base import Rung
 
@@ -128,6 +128,6 @@ def test_what_is_left_of_it_shrinks_with_the_time(tmp_path: Path) -> None:
     now[0] += 40.0
     assert one.graph_left("tensorrt", "int8", 60.0) == SLOWER * 60.0 - 40.0
     now[0] += 1000.0
-    assert one.graph_left("tensorrt", "int8", 60.0) == 2.0
+    assert one.graph_left("tensorrt", "int8", 60.0) == LONGER * 1040.0
     engine.begun["int8"].running = False
     assert one.graph_left("tensorrt", "int8", 60.0) == 0.0

@@ -13,13 +13,23 @@ import pytest
 from onnx import numpy_helper
 
 from enginewright_builder.competition import foresight
+from enginewright_builder.competition.ascent import GRACE
 from enginewright_builder.competition.attempt import Workshop, WorstLayers
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.competition.refusals import NothingToServeError
 from enginewright_builder.contract import AccuracyRequest, DeviceRequest, ObjectiveRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
-from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, Engine, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import (
+    Artifact,
+    BatchRange,
+    BuildContext,
+    Engine,
+    ExportedModel,
+    OutOfTimeError,
+    Rung,
+    Runner,
+)
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.errors import TransientError, UserError
@@ -405,8 +415,9 @@ def test_a_precision_no_engine_has_is_told(exported: ExportedModel, source: Sour
 
 class Variant(Stub):
     """An engine of several rungs on a clock of the test's own. ``answers`` change what a rung says, by its name, unless
-    layers are kept; ``tuned`` are offered where the wide ones were among the fastest. ``graphs`` are seconds to write a
-    precision into the graph, once for each choice of layers that are kept."""
+    layers are kept. ``tuned`` are offered where the wide ones were among the fastest. ``graphs`` are seconds to write a
+    precision into the graph, once for each choice of layers that are kept. A build stops at the second at which no time
+    is left for it."""
 
     def __init__(self, model: Path, clock: Clock, precisions: Sequence[str], *, name: str = "stub",
                  tuned: Sequence[BatchRange] = (), seconds: float = 10.0, slow: Mapping[str, float] | None = None,
@@ -428,7 +439,10 @@ class Variant(Stub):
         graph = (rung.precision, context.keep_precise)
         writing = 0.0 if graph in self.written else self.graphs.get(rung.precision, 0.0)
         self.written.add(graph)
-        self.clock.tick(self.slow.get(rung.precision, self.seconds) + writing)
+        for _ in range(round(self.slow.get(rung.precision, self.seconds) + writing)):
+            if context.time_left() <= 0:
+                raise OutOfTimeError
+            self.clock.tick(1.0)
         self.kept.append(context.keep_precise)
         return replace(super().build(rung, model, context), parameters={"kept": ",".join(context.keep_precise)},
                        graph_seconds=writing)
@@ -603,6 +617,29 @@ class TestBudget:
         assert why == ("the time budget: 14 s of 44 s are left, of which this rung and what follows need about 24 s")
         assert re.fullmatch(r"could bring up to 1\.\d\d× at batch [14], would take about 10 s", promise)
         assert clock() <= 44.0
+
+    def test_a_build_that_takes_far_longer_than_expected_is_stopped_in_time_for_what_follows(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32", "int8"], slow={"int8": 1000.0})
+        climbed = climb([engine], "auto", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(100.0, clock), times={"stub fp32": 4.0}))
+        verdict, reason = told(climbed)["stub int8"]
+        assert verdict == "Skipped"
+        assert re.match(r"its build was stopped after \d+ s: .*raise spec.engine.buildBudgetSeconds", reason)
+        assert climbed.shipped[1] == "stub fp32"
+        # 5 s for the race and a fifth of the budget follow, of which it may take a twentieth.
+        assert 75.0 < clock() <= 100.0 + 100.0 * GRACE
+
+    def test_as_long_as_nothing_passes_none_is_stopped(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp32"], slow={"fp32": 1000.0})
+        climbed = climb([engine], "auto", exported, source, context,
+                        gate(samples, clock=clock, budget=Budget(100.0, clock), times={"stub fp32": 4.0}))
+        assert told(climbed)["stub fp32"][0] == "Shipped"
 
     def test_a_precision_that_takes_long_keeps_no_quick_one_from_being_tuned(
             self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,

@@ -9,6 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from enginewright_builder.engines.base import OutOfTimeError
+from enginewright_builder.engines.beside import BesideProcess
+
 CHILD = """
 import os, sys, time
 from enginewright_builder.system import end_with_parent
@@ -44,3 +49,15 @@ def test_one_that_is_stopped_ends_when_the_build_is_killed(tmp_path: Path) -> No
     ended, _, _ = select.select([child], [], [], SECONDS)
     os.close(child)
     assert ended
+
+
+def test_one_that_takes_longer_than_there_is_time_is_waited_for_no_longer_and_goes_on(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", f"import time; time.sleep({10 * SECONDS})"]
+    one = BesideProcess.started(words, os.environ, tmp_path)
+    for seconds in (-1.0, 0.0, 0.1):
+        with pytest.raises(OutOfTimeError):
+            one.ended(seconds)
+        assert one.running
+    one.cancel()
+    assert not one.running
+    assert BesideProcess.started([sys.executable, "-c", ""], os.environ, tmp_path).ended(SECONDS) == (0, "")

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
-from enginewright_builder.engines.base import BuildContext, ExportedModel, Shelf
+from enginewright_builder.engines.base import BuildContext, ExportedModel, OutOfTimeError, Shelf
 from enginewright_builder.engines.graph_ahead import GraphAhead
 from enginewright_builder.engines.modelopt_graphs import has_qdq
 from enginewright_builder.engines.trt_graphs import begin_graph, typed_graph
@@ -93,7 +93,22 @@ def test_one_that_was_cancelled_leaves_no_process_and_harms_nobody(model: Export
     ahead.cancel()
     ahead.cancel()
     assert not ahead.running
-    assert not ahead.finish(context.workspace / "anything", context.progress)
+    assert not ahead.finish(context.workspace / "anything", context)
+
+
+def test_without_time_it_is_not_waited_for_and_none_is_written_alone(model: ExportedModel,
+                                                                     context: BuildContext) -> None:
+    ahead = begun(model, context)
+    ahead.pause()
+    with pytest.raises(OutOfTimeError):
+        typed_graph("int8", model, replace(context, time_left=lambda: 0.0))
+    assert ahead.running
+    ahead.cancel()
+    told: list[str] = []
+    with pytest.raises(OutOfTimeError):
+        typed_graph("int8", model, replace(context, progress=lambda fraction, detail: told.append(detail),
+                                           time_left=lambda: 0.01))
+    assert any("ModelOpt" in detail for detail in told)
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "fp32"])

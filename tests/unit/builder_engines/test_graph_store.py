@@ -198,7 +198,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often each precision was written, by a stand-in for ModelOpt."""
     counted: Counter[str] = Counter()
 
-    def rewrite(job: Job, batches: Sequence[Tensors] = ()) -> None:
+    def rewrite(job: Job, batches: Sequence[Tensors] = (), seconds: float = 0.0) -> None:
         counted[job.precision] += 1
         graph(Path(job.target), TensorProto.FLOAT16)
 

@@ -14,7 +14,7 @@ import pytest
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.engines import trt_build
 from enginewright_builder.engines import trt_timing_cache as timing_cache
-from enginewright_builder.engines.base import Shelf
+from enginewright_builder.engines.base import OutOfTimeError, Shelf
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import Gpu
 from enginewright_builder.errors import UserError
@@ -54,6 +54,7 @@ class Config:
     accepts: Callable[[bytes], bool]
     caches: list[bytes] = field(default_factory=list)
     workspace: int = 0
+    progress_monitor: Any = None
 
     def set_memory_pool_limit(self, pool: object, limit: int) -> None:
         self.workspace = limit
@@ -92,7 +93,7 @@ class StandIn:
         self.fits, self.problems, self.accepts = fits, problems, accepts
         self.configs: list[Config] = []
         self.log: Any = None
-        self.builders = 0
+        self.builders = self.steps = 0
 
     def init_libnvinfer_plugins(self, log: Any, namespace: str) -> None:
         self.log = log
@@ -120,6 +121,11 @@ class StandIn:
         return self.configs[-1]
 
     def _build(self, network: object, config: Config) -> bytes | None:
+        """As the real one, it ends without an engine, and without an error, once the monitor says so."""
+        for step in range(3):
+            self.steps += 1
+            if not config.progress_monitor.step_complete("build", step):
+                return None
         if config.workspace <= self.fits:
             return b"plan"
         self.log.log("error", "[virtualMemoryBuffer.cpp::resizePhysical] Error Code 2: OutOfMemory")
@@ -189,6 +195,13 @@ def test_out_of_memory_tries_smaller_workspaces_and_says_so(request_: PlanReques
     assert plan == b"plan"
     assert [config.workspace for config in trt.configs] == [4 * GIB, GIB]
     assert "out of GPU memory with 4096 MiB of workspace" in told
+
+
+def test_a_build_ends_with_the_step_after_which_no_time_is_left(request_: PlanRequest) -> None:
+    left, trt = iter([1.0, 0.0, 0.0]), StandIn()
+    with pytest.raises(OutOfTimeError):
+        build(trt, replace(request_, time_left=lambda: next(left)))
+    assert trt.steps == 2
 
 
 def test_memory_that_no_workspace_fits_into_is_the_candidates_failure(request_: PlanRequest) -> None:

@@ -106,7 +106,7 @@ JOINED = Joined(mask="attention_mask", fill={"input_ids": 7.0, "attention_mask":
 def test_an_engine_is_held_to_the_tolerance_of_the_gate() -> None:
     samples = settled(Source(), texts(3, 9, 30)).samples
     assert borne_by(Source().run, JOINED, samples, 0.0) == ""
-    assert "output 'mean' has a cosine of" in borne_by(Source(heeds=False).run, JOINED, samples, 0.01)
+    assert "output 'mean' agrees by" in borne_by(Source(heeds=False).run, JOINED, samples, 0.01)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [
@@ -142,6 +142,10 @@ def test_buckets_are_the_median_the_longest_and_the_rest(own: list[int], high: i
     (20, 100, (8, 12, 16, 24, 32, 48, 64, 96, 100)), (6, None, (8, 12)), (3, 5, (5,))])
 def test_steps_end_with_what_the_model_takes(longest: int, high: int | None, expected: tuple[int, ...]) -> None:
     assert steps(longest, known(high)) == expected
+
+
+def test_numbers_of_classes_are_as_alike_as_many_are_equal() -> None:
+    assert similarity(np.array([[1, 2, 3, 4]]), np.array([[1, 2, 3, 9]])) == 0.75
 
 
 # What a load sends

@@ -33,9 +33,14 @@ class _Balance(HTMLParser):
         super().__init__()
         self.open: list[str] = []
         self.external: list[str] = []
+        self.within: set[str] = set()
+        self.places: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.external += [value or "" for name, value in attrs if name in {"src", "href", "srcset", "data"}]
+        found = [value or "" for name, value in attrs if name in {"src", "href", "srcset", "data"}]
+        self.external += [value for value in found if not value.startswith("#")]
+        self.within |= {value[1:] for value in found if value.startswith("#")}
+        self.places |= {value or "" for name, value in attrs if name == "id"}
         if tag not in VOID:
             self.open.append(tag)
 
@@ -55,8 +60,20 @@ def test_page_is_well_formed_and_needs_no_network(report: BuildReport) -> None:
     parser.feed(page)
     assert parser.open == []
     assert parser.external == []
+    assert parser.within
+    assert parser.within <= parser.places
     ours = page.replace(vega.script(), "")
     assert not re.search(r"url\(|@import|fetch\(|https?://", ours)
+
+
+@pytest.mark.parametrize("change", [
+    {}, {"sweep": None}, {"performance": None}, {"sweep": None, "performance": None},
+], ids=["whole", "no sweep", "no performance", "neither"])
+def test_every_figure_links_to_how_it_was_measured(change: dict[str, None], report: BuildReport) -> None:
+    parser = _Balance()
+    parser.feed(render(dataclasses.replace(report, **change)))  # type: ignore[arg-type]
+    always = {"how-speedup", "how-size", "how-accuracy"}
+    assert always <= parser.within <= parser.places
 
 
 def test_page_says_what_ships_and_why_the_others_lost(report: BuildReport) -> None:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 
 from enginewright.core.problems import Problem
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import InterfaceSpec, PaddingSpec
+from enginewright.core.spec.source import InterfaceSpec
 
 _FIELD = "spec.interface.padding"
 
 
-def padding_problems(interface: InterfaceSpec, padding: PaddingSpec) -> Iterator[Problem]:
+def padding_problems(interface: InterfaceSpec) -> Iterator[Problem]:
+    padding = interface.padding
+    if padding is None:
+        return
     known = [tensor.name for tensor in interface.inputs]
     listed = f"write one of {', '.join(known)}"
     if known and padding.mask not in known:

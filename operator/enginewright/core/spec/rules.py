@@ -228,6 +228,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "spec.interface.postprocess[]": (
         Rule(rule="!has(self.mask) || self.mask == '' || self.function == 'meanPooling'",
              message="mask is for function meanPooling alone; remove it, or write function meanPooling", field=".mask"),
+        Rule(rule="!has(self.axis) || self.function == 'argMax'",
+             message="axis is for function argMax alone; remove it, or write function argMax", field=".axis"),
     ),
     "spec.rollout": (
         Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",

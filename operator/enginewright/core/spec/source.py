@@ -209,11 +209,15 @@ class PostprocessStepSpec(SpecModel):
 
     output: str = Field(min_length=1, max_length=MAX_NAME)
     """Name of the source's output."""
-    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise"]
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax"]
     """softmax, over the last dimension; sigmoid, of each number; meanPooling, the mean of the tokens' vectors without
-    padding, [batch, tokens, width] to [batch, width]; l2Normalise, divided by the length, along the last dimension."""
+    padding, [batch, tokens, width] to [batch, width]; l2Normalise, divided by the length, along the last dimension;
+    argMax, the number of the best class as int32, [batch, classes] to [batch, 1]."""
     mask: str = Field(default="", max_length=MAX_NAME)
     """With meanPooling: the input that has 1 for each token and 0 for padding. Left out: attention_mask."""
+    axis: int | None = Field(default=None, ge=1, le=7)
+    """With argMax: the dimension of classes, 1 for the first behind the batch, as of segmentations, [batch, classes,
+    height, width] to [batch, height, width]. Left out: the last."""
 
 
 class PadValueSpec(SpecModel):

@@ -294,8 +294,10 @@ def _interface(spec: Spec) -> Iterator[Problem]:
         if step.mask and step.function != "meanPooling":
             yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
                            f"says nothing of function {step.function}", "remove it, or write function meanPooling")
-    if interface.padding:
-        yield from padding_problems(interface, interface.padding)
+        if step.axis is not None and step.function != "argMax":
+            yield _problem(f"spec.interface.postprocess[{index}].axis", step.axis,
+                           f"says nothing of function {step.function}", "remove it, or write function argMax")
+    yield from padding_problems(interface)
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:

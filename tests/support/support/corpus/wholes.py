@@ -82,7 +82,8 @@ SLICE: Raw = {
 PROMETHEUS: Raw = {
     "source": {"uri": "hf://org/name@main"}, "placement": {"accelerator": "cpu"},
     "interface": {"inputs": [_tensor("photo", shape=["batch", 3, "224..1024", "224..1024"], normalise={}, preprocess={
-        "size": {"shortestEdge": 256}, "cropSize": {"height": 224, "width": 200}})]},
+        "size": {"shortestEdge": 256}, "cropSize": {"height": 224, "width": 200}})],
+                  "postprocess": [{"output": "scores", "function": "argMax", "axis": 1}]},
     "accuracy": {"evaluation": {"uri": "pvc://models/evaluation.jsonl"},
                  "task": {"metric": "ndcg", "queries": "query"}},
     "autoscaling": {"maxReplicas": 2, "source": "prometheus",
