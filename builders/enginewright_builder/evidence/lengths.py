@@ -63,8 +63,10 @@ def settle(source: SourceModel, stated: Padding | None, evaluation: SampleSet, *
                                    "trained with, or remove padding")
         return Settled(notes=(f"Requests of different length are not joined: padded, {problem}.",))
     own = lengths(alone(evaluation, known.mask), known.mask)
-    return Settled(samples=tuple(samples), joined=dataclasses.replace(
-        joined, buckets=buckets(own, known), steps=steps(int(own.max()), known) if rounded else ()))
+    ends = buckets(own, known)
+    # The ends of buckets as well: engines are tuned for them, and have CUDA graphs of them from the start.
+    rising = tuple(sorted({*ends, *steps(int(own.max()), known)})) if rounded else ()
+    return Settled(samples=tuple(samples), joined=dataclasses.replace(joined, buckets=ends, steps=rising))
 
 
 def several(samples: Sequence[Tensors], known: Fill) -> list[Tensors]:

@@ -90,7 +90,7 @@ def test_data_of_one_length_are_cut_into_parts() -> None:
 
 
 def test_lengths_are_rounded_where_asked() -> None:
-    assert settled(Source(), texts(3, 9, 30), rounded=True).joined.steps == (8, 12, 16, 24, 32, 48, 64)
+    assert settled(Source(), texts(3, 9, 30), rounded=True).joined.steps == (8, 9, 12, 16, 24, 30, 32, 48, 64)
 
 
 def test_a_model_without_a_mask_is_left_alone() -> None:
