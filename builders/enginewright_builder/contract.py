@@ -68,7 +68,10 @@ MODEL_FOLDER = "model"
 LIB_TENSORRT, LIB_TENSORRT_PYTHON = "TensorRT", "TensorRT's Python bindings"
 LIB_ONNXRUNTIME, LIB_TORCH = "ONNX Runtime", "PyTorch"
 LIB_CUDA_PYTHON, LIB_NUMPY = "CUDA's Python bindings", "NumPy"
-LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY)
+# Makes token ids of texts; the package tokenizers.
+LIB_TOKENIZERS = "Tokenizers"
+LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY,
+             LIB_TOKENIZERS)
 
 # Exit codes of the builder; the Job's podFailurePolicy reads them.
 EXIT_OK = 0
@@ -113,7 +116,8 @@ class Preprocess:
     """How the images that clients send become as large as the source takes them, before they are normalised: resized to
     ``height`` × ``width``, or so that the shorter side has ``shortest_edge`` pixels, by the filter ``resample``; then
     cut to ``crop_height`` × ``crop_width`` around the middle. 0 means not asked for. ``from_source``: this and the
-    normalisation stand in the source's ``preprocessor_config.json``."""
+    normalisation stand in the source's ``preprocessor_config.json``; of strings, which are texts, it says that the
+    server makes token ids of them by its ``tokenizer.json``."""
 
     from_source: bool = False
     height: int = 0
@@ -154,12 +158,32 @@ class PostprocessStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PadValue:
+    """What ``input`` is filled up with."""
+
+    input: str
+    value: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Padding:
+    """How requests of different length become one batch. ``mask`` is the input that has 1 for what is there and 0 for
+    padding; its second size is the length. ``values`` are for inputs that the source's own pad token, or 0, does not
+    suit."""
+
+    mask: str
+    values: tuple[PadValue, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interface:
-    """``outputs`` are the source's own; ``postprocess`` is applied to them in its order."""
+    """``outputs`` are the source's own; ``postprocess`` is applied to them in its order. ``padding`` None:
+    as the source suggests."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     postprocess: tuple[PostprocessStep, ...] = ()
+    padding: Padding | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -771,7 +795,7 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess",), "PostprocessStep": ("axis",),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"), "PostprocessStep": ("axis",),
     "AccuracyRequest": ("task", "group_by"),
     "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),

@@ -12,6 +12,7 @@ from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.image_rules import image_problems
 from enginewright.core.spec.model import Spec
+from enginewright.core.spec.padding_rules import padding_problems
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
@@ -19,6 +20,7 @@ from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
+from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
@@ -289,6 +291,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     for index, tensor in enumerate(interface.inputs):
         yield from _normalise(f"spec.interface.inputs[{index}]", tensor)
         yield from image_problems(f"spec.interface.inputs[{index}]", tensor)
+    yield from text_problems("spec.interface.inputs", interface.inputs)
     for index, step in enumerate(interface.postprocess):
         if step.mask and step.function != "meanPooling":
             yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
@@ -296,6 +299,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
         if step.axis is not None and step.function != "argMax":
             yield _problem(f"spec.interface.postprocess[{index}].axis", step.axis,
                            f"says nothing of function {step.function}", "remove it, or write function argMax")
+    yield from padding_problems(interface)
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:
