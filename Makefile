@@ -18,7 +18,7 @@ demo-clean: venv ## Remove everything that the demo made
 
 ##@ Check
 
-.PHONY: test test-unit test-triton test-integration test-e2e lint typecheck imports verify
+.PHONY: test test-unit test-triton test-vllm test-integration test-e2e lint typecheck imports verify
 test: ## Everything: static checks, unit, golden, property, integration and end-to-end tests
 	hack/dev/check.sh
 
@@ -34,9 +34,12 @@ fuzz: venv ## Parsers of foreign bytes and all property tests with new examples,
 test-triton: venv ## Tests of the builder that export with PyTorch or start a real tritonserver
 	$(VENV)/bin/pytest -q -m "triton or torch" tests/unit tests/integration tests/security
 
+test-vllm: venv ## Tests of language models with a real vLLM (2.6 GB in the cache, and minutes until it is ready)
+	$(VENV)/bin/pytest -q -m vllm tests/integration/builder_vllm $(ARGS)
+
 test-integration: venv test-deps ## Tests against a real kube-apiserver, two files at a time
 	@hack/cluster/cluster build >/dev/null
-	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "integration and not triton" tests/integration tests/security $(ARGS)
+	$(VENV)/bin/pytest -q -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security $(ARGS)
 
 test-e2e: venv test-deps ## Tests on a real Kubernetes node
 	@reason=$$(hack/dev/can-run-node.sh) || { echo "end-to-end tests cannot run here: $$reason"; exit 1; }

@@ -63,10 +63,11 @@ without_a_node() {
   tests unit -n "$(nproc)" --dist worksteal -m "not triton and not integration" tests/unit tests/golden tests/security \
     tests/fuzz
   tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
+  tests vllm -m vllm tests/integration/builder_vllm
   # One at a time, where `make test-integration` runs two: other steps have the second core. They hold leases, so they do
   # not give way.
   local gently=()
-  tests integration -m "integration and not triton" tests/integration tests/security
+  tests integration -m "integration and not triton and not vllm" tests/integration tests/security
 }
 
 report() {
@@ -74,7 +75,7 @@ report() {
   awk -F'\t' '{ printf "%-14s %8s  %s\n", $1, $2, $3 }' "$table"
   echo
   local name
-  for name in unit triton integration e2e; do
+  for name in unit triton vllm integration e2e; do
     [[ ! -f "$logs/$name.log" ]] ||
       grep -E '^=*.*(passed|failed|error|skipped|no tests ran).* in [0-9.]+s' "$logs/$name.log" | tail -1
   done
@@ -111,6 +112,8 @@ if failed; then
 fi
 step packages hack/bin-deps.sh --tests
 step tensorflow hack/dev/tensorflow.sh
+step vllm-packages hack/dev/vllm.sh
+step smollm2 hack/dev/smollm2.sh
 step programs hack/cluster/cluster build  # by a test it would be within its time limit
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"

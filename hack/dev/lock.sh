@@ -25,6 +25,9 @@ for name in operator builder tensorflow; do
   compile "$name" -c requirements/dev.txt
 done
 compile server -c requirements/dev.txt --override requirements/server-versions.in
+# A language model's server has an environment of its own, and what tests make of weights none at all.
+compile vllm --override requirements/vllm-versions.in
+compile smollm2 -c requirements/dev.txt --override requirements/smollm2-without.in
 # On a GPU too, but for what gpu-versions.in names and what comes with PyTorch.
 own="$(sed -nE 's/^([a-z-]+).*/\1/p' requirements/gpu-versions.in | paste -sd '|')"
 mkdir -p build

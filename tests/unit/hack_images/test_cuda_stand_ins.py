@@ -65,6 +65,18 @@ def test_a_library_loads_with_stand_ins_and_not_without(packages: Path) -> None:
     assert load(packages, "print('loaded')").stdout == "loaded\n"
 
 
+def test_symbols_of_the_systems_libraries_are_left_to_them(packages: Path) -> None:
+    """Some releases of PyTorch ask for them without a version."""
+    torch = packages / "torch" / "lib"
+    libc = packages.parent / "unversioned" / "libc.so.6"
+    library(CALLED.format(name="getpid"), libc)
+    caller = CALLER.replace("call plain_call@PLT", "call plain_call@PLT\n    call getpid@PLT")
+    needed = [packages.parent / "absent" / "libversioned.so.1", packages.parent / "absent" / "libplain.so.2", libc]
+    library(caller, torch / "libtorch.so", *map(str, needed), "-rpath", "$ORIGIN")
+    done = subprocess.run([SCRIPT, packages, torch], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["libplain.so.2: 1 symbols", "libversioned.so.1: 1 symbols"]
+
+
 def test_who_calls_one_is_told_what_and_stopped(packages: Path) -> None:
     subprocess.run([SCRIPT, packages, packages / "torch" / "lib"], capture_output=True, check=True)
     called = load(packages, "library.ask(); print('went on')")

@@ -25,6 +25,8 @@ ALLOWED = {
     "operator/enginewright/activator/http_proxy.py": {"aiohttp.TCPConnector"},
     "builders/enginewright_builder/sources/registry.py": {"httpx.Client"},
     "builders/enginewright_builder/triton/client.py": {"httpx.AsyncClient"},
+    "builders/enginewright_builder/generate/client.py": {"httpx.AsyncClient"},
+    "builders/enginewright_builder/generate/server.py": {"httpx.AsyncClient"},
     # Loopback, from a thread of its own; follows no redirect, which is the default.
     "builders/enginewright_builder/triton/gpu_metrics.py": {"httpx.Client"},
     # A source by https:// is fetched with redirects, each of which is checked.

@@ -1,0 +1,116 @@
+"""A client of a server that speaks OpenAI's API, with a clock at every event. httpx alone: what is measured is when a
+token arrives, and each library between the socket and the clock would be measured with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.foreign_json import parsed
+from enginewright_builder.generate.answer import Answer, Reader, Step, server_error, steps
+from enginewright_builder.generate.server import LOGPROBS, SERVED_NAME
+
+CONNECT_SECONDS = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One request. ``prompt`` is a text or its tokens, or messages where ``chat``. ``exact``: as many tokens as
+    ``max_tokens``, whatever the model says of an end; vLLM's own option."""
+
+    prompt: str | tuple[int, ...] | tuple[Mapping[str, str], ...]
+    max_tokens: int
+    chat: bool = False
+    exact: bool = False
+
+    def body(self, model: str) -> dict[str, Any]:
+        prompt = self.prompt if isinstance(self.prompt, str) else list(self.prompt)
+        return {"model": model, "messages" if self.chat else "prompt": prompt, "max_tokens": self.max_tokens,
+                "temperature": 0.0, "stream": True, "stream_options": {"include_usage": True},
+                **({"ignore_eos": True} if self.exact else {})}
+
+
+class Client:
+    """An async context manager. ``limit_seconds`` is for a whole answer; at most ``connections`` are open."""
+
+    def __init__(self, url: str, *, model: str = SERVED_NAME, limit_seconds: float = 300.0,
+                 connections: int = 1024) -> None:
+        self.url, self.model, self.limit_seconds = url, model, limit_seconds
+        self._http = httpx.AsyncClient(
+            base_url=url, trust_env=False, timeout=httpx.Timeout(limit_seconds, connect=CONNECT_SECONDS),
+            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self._http.aclose()
+
+    async def stream(self, ask: Ask, due: float | None = None) -> Answer:
+        """Never raises for what the server or the network does: that is the answer's ``error``."""
+        reader = Reader(due=time.monotonic() if due is None else due)
+        path = "/v1/chat/completions" if ask.chat else "/v1/completions"
+        try:
+            async with self._http.stream("POST", path, json=ask.body(self.model)) as response:
+                if response.is_error:
+                    reader.error = f"HTTP {response.status_code}: {_problem(await response.aread())}"
+                else:
+                    async for line in response.aiter_lines():
+                        reader.line(line, time.monotonic())
+        except httpx.HTTPError as error:
+            reader.error = reader.error or type(error).__name__
+        return reader.answer(time.monotonic())
+
+    async def decode(self, prompt: Sequence[int], max_tokens: int, *, past_end: bool = False) -> list[Step]:
+        """The most likely continuation with its log-probabilities; at least one step. ``past_end``: also behind the
+        token that ends a text. Raises :class:`UserError` ``ServerRefused`` and :class:`TransientError`
+        ``ServerUnavailable``."""
+        body = {"model": self.model, "prompt": list(prompt), "max_tokens": max_tokens, "temperature": 0.0,
+                "logprobs": LOGPROBS, "return_tokens_as_token_ids": True, "ignore_eos": past_end}
+        choice = (await self._post("/v1/completions", body))["choices"][0]
+        try:
+            found = steps(choice["logprobs"])
+        except (ValueError, KeyError) as error:
+            raise self._refused("/v1/completions", str(error)) from error
+        if not found:
+            raise self._refused("/v1/completions", "it answered without a token")
+        return found
+
+    async def tokens(self, prompt: str | Sequence[Mapping[str, str]]) -> tuple[int, ...]:
+        """Of a text, or of messages in the model's own template. Raises as :meth:`decode` does."""
+        what = {"prompt": prompt} if isinstance(prompt, str) else {"messages": list(prompt),
+                                                                   "add_generation_prompt": True}
+        return tuple((await self._post("/tokenize", {"model": self.model, **what}))["tokens"])
+
+    async def text(self, tokens: Sequence[int]) -> str:
+        """Of these tokens. Raises as :meth:`decode` does."""
+        return str((await self._post("/detokenize", {"model": self.model, "tokens": list(tokens)}))["prompt"])
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            response = await self._http.post(path, json=body)
+        except httpx.HTTPError as error:
+            raise TransientError("ServerUnavailable", f"the server at {self.url} does not answer {path}: "
+                                 f"{type(error).__name__}", remedy="read the server's own log") from error
+        if response.is_error:
+            raise self._refused(path, f"HTTP {response.status_code}: {_problem(response.content)}")
+        return dict(response.json())
+
+    def _refused(self, path: str, problem: str) -> UserError:
+        return UserError("ServerRefused", f"the server at {self.url} refused {path}: {problem}", field="spec.engine",
+                         value=path, remedy="use a server image with OpenAI's API as vLLM has it")
+
+
+def _problem(content: bytes) -> str:
+    try:
+        found = parsed(content)
+    except ValueError:
+        return content[:200].decode(errors="replace")
+    return server_error(found.get("error", found) if isinstance(found, dict) else found)

@@ -1,0 +1,168 @@
+"""A real vLLM as a child process: started on a free loopback port with a model's folder, and always ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from enginewright_builder.errors import BuilderError, TransientError, UserError
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.packages import packages
+from enginewright_builder.triton import process
+from enginewright_builder.triton.ports import HOST, free_ports
+
+POLL_SECONDS = 0.2
+# On a loaded machine of two cores it took 150 s.
+READY_SECONDS = 300.0
+# A stopping server ends its streams first, and nothing is in flight when a build stops one.
+STOP_SECONDS = 5.0
+KILL_SECONDS = 10.0
+LOG_TAIL_LINES = 40
+SERVED_NAME = "model"
+# How many of the largest log-probabilities a server may be asked for.
+LOGPROBS = 20
+_PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+
+
+class VllmServer:
+    """vLLM with the model in ``folder``, as :class:`enginewright_builder.running.Running`.
+
+    It takes no code and no sampling defaults from the folder, and nothing from a hub. Of this process's environment it
+    gets no credentials. Errors carry the end of its log.
+    """
+
+    def __init__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float = READY_SECONDS) -> None:
+        self.folder, self.arguments, self.ready_seconds = folder, arguments.checked(), ready_seconds
+        self.start_seconds, self.version = 0.0, ""
+        self._scratch = tempfile.TemporaryDirectory(prefix="enginewright-vllm-", ignore_cleanup_errors=True)
+        self._address = ""
+        self._child: asyncio.subprocess.Process | None = None
+        self._http: httpx.AsyncClient | None = None
+        self.log_file = Path(self._scratch.name) / "vllm.log"
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.stop()
+
+    @property
+    def http_url(self) -> str:
+        return f"http://{self._address}"
+
+    @property
+    def pid(self) -> int:
+        if self._child is None:
+            raise RuntimeError("the server was not started")
+        return self._child.pid
+
+    async def metrics(self) -> str:
+        return (await self._client.get("/metrics")).raise_for_status().text
+
+    async def memory_bytes(self) -> int:
+        """Resident memory of its processes. Of a GPU's it is unknown here."""
+        return process.resident_bytes(self.pid)
+
+    async def stop(self) -> None:
+        """Ends the server and its engine's process, whatever state they are in."""
+        if self._http is not None:
+            await self._http.aclose()
+        if self._child is not None:
+            group = self._child.pid  # it leads a session of its own
+            if self._child.returncode is None:
+                self._child.send_signal(signal.SIGTERM)
+                try:
+                    async with asyncio.timeout(STOP_SECONDS):
+                        await self._child.wait()
+                except TimeoutError:
+                    process.kill_group(group)
+            process.kill_group(group)
+            await self._child.wait()
+            await _emptied(group)
+        self._scratch.cleanup()
+
+    def last_words(self) -> str:
+        try:
+            text = self.log_file.read_text(errors="replace")
+        except OSError:
+            text = ""
+        return "Last lines of its log:\n" + "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+
+    def command(self, port: int) -> list[str]:
+        """``-S``: of this interpreter's own packages none are on the path."""
+        return [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve", str(self.folder.resolve()),
+                f"--served-model-name={SERVED_NAME}", f"--host={HOST}", f"--port={port}",
+                "--generation-config=vllm", f"--max-logprobs={LOGPROBS}", f"--shutdown-timeout={STOP_SECONDS:.0f}",
+                *self.arguments.words()]
+
+    def environment(self) -> dict[str, str]:
+        """Without a C++ compiler one request for log-probabilities of the prompt would end the engine, unless it
+        compiles nothing."""
+        home = self._scratch.name
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return {**passed, "HOME": home, "PYTHONPATH": str(packages()), "PYTHONDONTWRITEBYTECODE": "1",
+                "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TORCH_COMPILE_DISABLE": "1",
+                # Bound to cores it would share them with whatever else is bound there.
+                "VLLM_CPU_OMP_THREADS_BIND": "nobind", **self.arguments.environment()}
+
+    async def _start(self) -> None:
+        (port,) = free_ports(1)
+        self._address = f"{HOST}:{port}"
+        began = time.monotonic()
+        with self.log_file.open("wb") as log:
+            self._child = await asyncio.create_subprocess_exec(
+                *self.command(port), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(),
+                cwd=self._scratch.name, start_new_session=True)
+        self._http = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=10.0)
+        while not await self._ready():
+            if self._child.returncode is not None:  # its port may be another server's
+                raise self._failure(f"vLLM ended with status {self._child.returncode}")
+            if time.monotonic() - began > self.ready_seconds:
+                raise self._failure(f"vLLM was not ready within {self.ready_seconds:.0f} s")
+            await asyncio.sleep(POLL_SECONDS)
+        self.start_seconds = time.monotonic() - began
+        self.version = str((await self._client.get("/version")).raise_for_status().json()["version"])
+
+    async def _ready(self) -> bool:
+        try:
+            return (await self._client.get("/health", timeout=2.0)).status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
+
+    def _failure(self, problem: str) -> BuilderError:
+        words = self.last_words()
+        if "address already in use" in words.lower():
+            return TransientError("PortTaken", f"{problem}: a port was taken meanwhile", remedy="it is tried again")
+        return UserError("ServerLoadFailed", f"{problem}. {words}", field="spec.engine",
+                         value=" ".join(self.arguments.words()),
+                         remedy="read the log lines: most often the device lacks the memory or the kernels that the "
+                                "settings ask for, or vLLM does not know the model's architecture")
+
+    @property
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None:
+            raise RuntimeError("the server was not started")
+        return self._http
+
+
+async def _emptied(group: int) -> None:
+    """Waits until no process of a killed group runs: it would hold its memory while the next server starts."""
+    for _ in range(round(KILL_SECONDS / POLL_SECONDS)):
+        if not process.living(group):
+            return
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,91 @@
+"""Has servers decode for the gate: the reference freely, another configuration after the reference's own tokens.
+
+A candidate is asked to continue the prompt. As far as it chooses what the reference chose, it has decoded the
+reference's text, with the cache and the kernels that serving uses. At its first other choice it is asked again, with
+the reference's tokens up to and including that place as the prompt. So one request judges many tokens, and a sound
+candidate takes few requests more than there are prompts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from enginewright_builder.generate.answer import Step
+from enginewright_builder.generate.client import Client
+from enginewright_builder.generate.gate import Record
+
+# Requests for one prompt: a candidate that has chosen otherwise so often is judged by the places so far.
+MOST_REQUESTS = 24
+
+# The tokens so far, and the number of tokens to add. It gives at least one step.
+Decode = Callable[[Sequence[int], int], Awaitable[list[Step]]]
+# A text, or messages for the chat template.
+Prompt = str | tuple[Mapping[str, str], ...]
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """How a configuration reads prompts, and writes answers."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    texts: tuple[str, ...]
+
+
+async def record(client: Client, prompts: Sequence[Prompt], max_tokens: int, *, concurrency: int = 1) -> list[Record]:
+    """What the unquantised model reads and chooses, in the order of ``prompts``. Raises as :meth:`Client.decode`
+    does."""
+    async def one(prompt: Prompt) -> Record:
+        tokens = await client.tokens(prompt)
+        return Record(prompt=tokens, steps=tuple(await client.decode(tokens, max_tokens)))
+
+    return await _at_once(one, prompts, concurrency)
+
+
+async def hold(client: Client, records: Sequence[Record], *, concurrency: int) -> list[list[Step]]:
+    """What a configuration chooses at the places of each record. Raises as :meth:`Client.decode` does."""
+    async def decode(prompt: Sequence[int], max_tokens: int) -> list[Step]:
+        return await client.decode(prompt, max_tokens, past_end=True)
+
+    async def one(reference: Record) -> list[Step]:
+        return await follow(decode, reference)
+
+    return await _at_once(one, records, concurrency)
+
+
+async def follow(decode: Decode, reference: Record) -> list[Step]:
+    """The choices of ``decode`` at the places of ``reference``, each after the reference's tokens."""
+    chosen = [step.token for step in reference.steps]
+    held: list[Step] = []
+    for _ in range(MOST_REQUESTS):
+        at = len(held)
+        if at == len(chosen):
+            break
+        for step, expected in zip(await decode((*reference.prompt, *chosen[:at]), len(chosen) - at), chosen[at:],
+                                  strict=False):
+            held.append(step)
+            if step.token != expected:
+                break  # what follows was decoded from another text
+    return held
+
+
+async def words(client: Client, prompts: Sequence[Prompt], records: Sequence[Record]) -> Words:
+    """Raises as :meth:`Client.tokens` does."""
+    read = [await client.tokens(prompt) for prompt in prompts]
+    written = [await client.text([step.token for step in one.steps]) for one in records]
+    return Words(prompts=tuple(read), texts=tuple(written))
+
+
+async def _at_once(work: Callable[[In], Awaitable[Out]], items: Sequence[In], concurrency: int) -> list[Out]:
+    """Results in the order of ``items``, of which at most ``concurrency`` are worked on."""
+    room = asyncio.Semaphore(concurrency)
+
+    async def one(item: In) -> Out:
+        async with room:
+            return await work(item)
+
+    return await asyncio.gather(*map(one, items))

@@ -1,0 +1,141 @@
+"""A causal language model as a Hugging Face folder, told by its content. Nothing of it is run: no code beside it, and
+its chat template is only parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from enginewright_builder.errors import UserError
+from enginewright_builder.sources.formats import (
+    PICKLE_REMEDY,
+    PICKLE_SUFFIXES,
+    check_config,
+    check_weight_index,
+    is_pickle,
+    read_settings,
+)
+from enginewright_builder.sources.integrity import check_safetensors
+
+_FIELD = "spec.source.uri"
+CAUSAL = ("ForCausalLM", "LMHeadModel")
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
+_TOKENIZER_CONFIG, _TEMPLATE, _ADAPTER = "tokenizer_config.json", "chat_template.jinja", "adapter_config.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Causal:
+    """``context`` is how many tokens the model was made for, 0 where it does not say; ``quantised`` the method of a
+    checkpoint that is quantised already; ``chat`` whether it has a template for messages."""
+
+    path: Path
+    architecture: str
+    vocabulary: int
+    context: int
+    quantised: str
+    chat: bool
+
+
+def locate_causal(path: Path) -> Causal:
+    """Raises :class:`UserError` ``FormatUnknown``, ``PickleRefused``, ``SourceCorrupt``, or ``UnsupportedModel`` where
+    it is no causal model, an adapter, or needs code of its own."""
+    if (path / _ADAPTER).is_file():
+        raise _unsupported(path, f"the folder is an adapter ({_ADAPTER}), not a model",
+                           "merge it into its base model (merge_and_unload of PEFT) and give that folder")
+    if not (path / "config.json").is_file():
+        raise UserError("FormatUnknown", "the source has no config.json, so it is no Hugging Face folder of a language "
+                        "model", field=_FIELD, value=path, remedy="give the folder that save_pretrained writes")
+    config = _config(path)
+    _check_weights(path)
+    architecture = _architecture(path, config)
+    settings = _tokenizer(path)
+    quantised = config.get("quantization_config")
+    return Causal(path=path, architecture=architecture, vocabulary=_number(path, config, "vocab_size"),
+                  context=_number(path, config, "max_position_embeddings"),
+                  quantised=str(quantised.get("quant_method", "unknown")) if isinstance(quantised, dict) else "",
+                  chat=_chat(path, settings))
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        return check_config(path / "config.json")
+    except UserError as error:
+        if error.reason == "UnsupportedModel":
+            error.remedy = "give a model of an architecture that vLLM has itself"
+        raise
+
+
+def _check_weights(path: Path) -> None:
+    weights = sorted(path.glob("*.safetensors"))
+    pickles = [file.name for file in sorted(path.iterdir()) if file.suffix in PICKLE_SUFFIXES and is_pickle(file)]
+    if not weights and pickles:
+        raise UserError("PickleRefused", f"the folder holds its weights as pickle only ({', '.join(pickles)})",
+                        field=_FIELD, value=path, remedy=PICKLE_REMEDY)
+    if not weights:
+        raise UserError("FormatUnknown", "the folder holds no *.safetensors", field=_FIELD, value=path,
+                        remedy="save the model with model.save_pretrained(FOLDER)")
+    check_weight_index(path)
+    for file in weights:
+        check_safetensors(file)
+
+
+def _architecture(path: Path, config: Mapping[str, Any]) -> str:
+    names = list(config.get("architectures") or ())
+    found = next((name for name in names if name.endswith(CAUSAL)), "")
+    if found and not config.get("is_encoder_decoder"):
+        return found
+    what = ", ".join(names) or "no architecture"
+    raise _unsupported(path, f"the model is no causal language model: config.json names {what}",
+                       "give one whose architecture ends in ForCausalLM, or let Triton serve this model", value=what)
+
+
+def _tokenizer(path: Path) -> dict[str, Any]:
+    if not any((path / name).is_file() for name in _TOKENIZERS):
+        raise UserError("SourceCorrupt", "the folder has no tokeniser", field=_FIELD, value=path,
+                        remedy=f"copy {_TOKENIZERS[0]} and {_TOKENIZER_CONFIG} beside config.json")
+    settings = read_settings(path / _TOKENIZER_CONFIG) if (path / _TOKENIZER_CONFIG).is_file() else {}
+    if settings.get("auto_map"):
+        raise _unsupported(path, f"the tokeniser needs Python code of its own (auto_map in {_TOKENIZER_CONFIG}), which "
+                           "is never run", "save the tokeniser as tokenizer.json")
+    return settings
+
+
+def _chat(path: Path, settings: Mapping[str, Any]) -> bool:
+    """Whether there is a template. Raises ``SourceCorrupt`` for one that cannot be parsed."""
+    from jinja2 import TemplateSyntaxError
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    file = path / _TEMPLATE
+    text = file.read_text(encoding="utf-8") if file.is_file() else settings.get("chat_template")
+    if not isinstance(text, str):
+        return bool(text)
+    try:
+        # As transformers makes it.
+        ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).parse(_plain(text))
+    except TemplateSyntaxError as error:
+        raise UserError("SourceCorrupt", f"the chat template fails in line {error.lineno}: {error.message}",
+                        field=_FIELD, value=_TEMPLATE if file.is_file() else _TOKENIZER_CONFIG,
+                        remedy="correct the template, or remove it: texts are then completed as they are") from error
+    return True
+
+
+def _plain(text: str) -> str:
+    """Without the marks of transformers' own extension, around what the assistant says."""
+    for mark in ("generation", "endgeneration"):
+        for opening, closing in (("{%", "%}"), ("{%-", "-%}"), ("{%-", "%}"), ("{%", "-%}")):
+            text = text.replace(f"{opening} {mark} {closing}", "")
+    return text
+
+
+def _number(path: Path, config: Mapping[str, Any], name: str) -> int:
+    found = config.get(name, 0)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise UserError("SourceCorrupt", f"{name} in config.json is {found!r}, not a number", field=_FIELD, value=path,
+                        remedy="copy config.json again")
+    return found
+
+
+def _unsupported(path: Path, problem: str, remedy: str, *, value: object = "") -> UserError:
+    return UserError("UnsupportedModel", problem, field=_FIELD, value=value or path, remedy=remedy)

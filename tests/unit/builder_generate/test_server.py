@@ -1,0 +1,79 @@
+"""vLLM's process, with a stand-in program in its place: started, awaited, ended, and what is said where that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.packages import PACKAGES_VARIABLE
+from enginewright_builder.generate.server import VllmServer
+from enginewright_builder.triton import process
+
+# Ready at the second look; a child of its own, as vLLM's engine is.
+ANSWERS = """
+import subprocess, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+looks = 0
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        global looks
+        looks += self.path == "/health"
+        self.send_response(503 if self.path == "/health" and looks < 2 else 200)
+        self.end_headers()
+        self.wfile.write({"/version": b'{"version": "0.0.1"}', "/metrics": b"up 1"}.get(self.path, b""))
+port = next(int(word.partition("=")[2]) for word in sys.argv if word.startswith("--port="))
+HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], int]:
+    """Puts a program where vLLM's command line would be."""
+    file = tmp_path / "packages" / "vllm" / "entrypoints" / "cli" / "main.py"
+    file.parent.mkdir(parents=True)
+    monkeypatch.setenv(PACKAGES_VARIABLE, str(tmp_path / "packages"))
+    return file.write_text
+
+
+async def test_it_is_ready_says_its_version_and_leaves_no_process(program: Callable[[str], int],
+                                                                  tmp_path: Path) -> None:
+    program(ANSWERS)
+    async with VllmServer(tmp_path, ServerArguments()) as server:
+        group = server.pid
+        assert server.version == "0.0.1"
+        assert server.start_seconds > 0
+        assert await server.metrics() == "up 1"
+        assert await server.memory_bytes() > 1 << 20
+        assert len(process.living(group)) == 2
+    assert process.living(group) == []
+    assert not server.log_file.exists()
+    await server.stop()  # once more
+
+
+@pytest.mark.parametrize(("text", "kind", "reason", "said"), [
+    ("print('no such kernel'); raise SystemExit(3)", UserError, "ServerLoadFailed",
+     "vLLM ended with status 3. Last lines of its log:\nno such kernel"),
+    ("raise SystemExit('OSError: [Errno 98] Address already in use')", TransientError, "PortTaken",
+     "a port was taken meanwhile")])
+async def test_a_server_that_ends_says_why(text: str, kind: type[UserError | TransientError], reason: str, said: str,
+                                           program: Callable[[str], int], tmp_path: Path) -> None:
+    program(text)
+    with pytest.raises(kind) as caught:
+        async with VllmServer(tmp_path, ServerArguments(max_num_seqs=4)):
+            pass
+    assert caught.value.reason == reason
+    assert said in caught.value.message
+
+
+async def test_a_server_that_is_never_ready_is_ended(program: Callable[[str], int], tmp_path: Path) -> None:
+    program("import time; time.sleep(600)")
+    server = VllmServer(tmp_path, ServerArguments(max_num_seqs=4), ready_seconds=0.5)
+    with pytest.raises(UserError, match="vLLM was not ready within") as caught:
+        await server.__aenter__()
+    assert caught.value.value == "--dtype=auto --tensor-parallel-size=1 --max-num-seqs=4"
+    assert process.living(server.pid) == []
