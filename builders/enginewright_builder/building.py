@@ -15,6 +15,7 @@ from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.contract import BuildRequest, Outcome
+from enginewright_builder.data.lengths import load_samples, spread
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.folder import TIMING_CACHES
@@ -26,12 +27,14 @@ from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.engines.texted import texted
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
+from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions, settle
 from enginewright_builder.export import export_model
-from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptCase, KeptSmoke, Plain
+from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, Plain
 from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.texted import Texted, given, in_tokens
+from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
@@ -42,14 +45,12 @@ from enginewright_builder.texts import without_texts
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case
 
-# Single requests that the sweep sends round and round.
-SWEEP_REQUESTS = 16
-
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """The source model opened, its data as batches, its ONNX checked. ``max_batch_size`` is how many samples one call
-    may hold: 1 for a model that takes no batches, whose samples are whole calls."""
+    may hold: 1 for a model that takes no batches, whose samples are whole calls. ``settled`` is how requests of
+    different length are joined."""
 
     source: SourceModel
     exported: ExportedModel
@@ -57,7 +58,18 @@ class Prepared:
     calibration: Sequence[Tensors]
     metric: str | Metric
     max_batch_size: int
+    settled: Settled = field(default_factory=Settled)
     drifts: DriftTables = field(default_factory=DriftTables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """What the engine that ships answered in this process: ``cases`` are requests one by one, ``mixed`` single ones of
+    different length, which are sent at once and may run together as ``settled`` says."""
+
+    cases: tuple[Case, ...]
+    mixed: tuple[Case, ...]
+    settled: Settled
 
 
 def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engines: Sequence[Engine] = ()) -> Outcome:
@@ -96,9 +108,11 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
 
 def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: Climb, engines: Sequence[Engine],
                budget: Budget) -> HandOver:
-    request, samples = resolved.request, _requests(prepared.evaluation)
+    request, settled = resolved.request, prepared.settled
+    samples = load_samples(prepared.evaluation, settled.joined.mask if settled.joined else USUAL_MASK)
     figures, plain = measured(climbed.built), plainest(climbed.built)
     largest = prepared.max_batch_size
+    tried = _try(engines, prepared, climbed, request.accuracy.tolerance)
     smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, largest)
     return HandOver(
         request=request, source=resolved.source, name=climbed.name,
@@ -107,11 +121,11 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         plain=Plain(name=plain[0], engine=keeper.engine(plain[1])) if plain else None, engines=keeper.engines,
         candidates=climbed.candidates, accuracy=accuracy_evidence(request, climbed, prepared.evaluation),
         reference=reference_figures(prepared.source.name, climbed), hardware=hardware(request.device),
-        figures=tuple(figures), counted=count(request, prepared.exported, _first(samples), figures, budget),
-        drift=prepared.drifts.reports, notes=(*resolved.notes, *prepared.source.notes),
-        requests=keeper.tensors(samples), warmup=keeper.tensors(prepared.evaluation.request(1)),
-        cases=tuple(KeptCase(inputs=keeper.tensors(case.inputs), expected=keeper.tensors(case.expected))
-                    for case in _cases(engines, prepared, climbed, largest)),
+        figures=tuple(figures), counted=count(request, prepared.exported, samples[0], figures, budget),
+        drift=prepared.drifts.reports, notes=(*resolved.notes, *prepared.source.notes, *tried.settled.notes),
+        requests=tuple(map(keeper.tensors, samples)), warmup=keeper.tensors(prepared.evaluation.request(1)),
+        cases=tuple(map(keeper.case, tried.cases)), mixed=tuple(map(keeper.case, tried.mixed)),
+        joined=tried.settled.joined,
         smoke=KeptSmoke(inputs=keeper.tensors(smoke.inputs), reference=keeper.tensors(smoke.reference),
                         batches=smoke.batches) if smoke else None,
         steps={}, spent=0.0)
@@ -129,7 +143,9 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
-        for note in source.notes:
+        settled = settle(source, request.interface.padding if request.interface else None, evaluation,
+                         rounded=request.device.accelerator == "gpu")
+        for note in (*source.notes, *settled.notes):
             steps.tracker.note(note)
     largest = request.engine.max_batch_size if takes_batches(source.interface) else 1
     with steps.step("export", "exporting to ONNX") as report:
@@ -140,7 +156,7 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
-                    metric=metric, max_batch_size=largest)
+                    metric=metric, max_batch_size=largest, settled=settled)
 
 
 def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Resolved, prepared: Prepared,
@@ -154,6 +170,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
                                max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
                                example=take(prepared.evaluation.typical), source=in_tokens(prepared.source),
                                located=resolved.located, stated=without_texts(request.interface),
+                               joined=prepared.settled.joined,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)
@@ -190,26 +207,31 @@ def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, st
         return None
 
 
-def _requests(evaluation: SampleSet) -> Tensors:
-    """Single samples of one shape, as clients that pad to a common length send them, a row each: Triton joins equal
-    shapes only."""
-    return {name: array[:SWEEP_REQUESTS] for name, array in evaluation.typical.items()}
-
-
-def _first(samples: Tensors) -> Tensors:
-    return {name: array[:1] for name, array in samples.items()}
-
-
-def _cases(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, max_batch_size: int) -> list[Case]:
+def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, tolerance: float) -> Tried:
     """A request in each bucket, so that each member of a composite is asked through the real server, and one of an odd
     size."""
-    runner = _runner(climbed.artifact, engines)
+    runner, largest = _runner(climbed.artifact, engines), prepared.max_batch_size
     try:
-        sizes = sorted({min(size, max_batch_size) for size in (1, 3, *climbed.shipped)})
+        sizes = sorted({min(size, largest) for size in (1, 3, *climbed.shipped)})
         requests = [prepared.evaluation.request(size) for size in sizes]
-        return [Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in requests]
+        settled = _borne(runner, prepared.settled, tolerance, largest)
+        return Tried(cases=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in requests),
+                     mixed=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in settled.samples),
+                     settled=settled)
     finally:
         runner.close()
+
+
+def _borne(runner: Runner, settled: Settled, tolerance: float, largest: int) -> Settled:
+    """As far as the engine that ships bears it, with what a run of it costs."""
+    joined, samples = settled.joined, spread(settled.samples, largest)
+    if joined is None or len(samples) < 2:
+        return Settled(notes=settled.notes)
+    if problem := borne_by(runner, joined, samples, tolerance):
+        return Settled(notes=(*settled.notes, f"Requests of different length are not joined: padded, {problem}.",))
+    cost = run_positions(runner, joined, samples, largest)
+    return dataclasses.replace(settled, samples=tuple(samples),
+                               joined=dataclasses.replace(joined, run_positions=round(cost, 1)))
 
 
 def _runner(artifact: Artifact, engines: Sequence[Engine]) -> Runner:

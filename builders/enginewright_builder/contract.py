@@ -158,12 +158,32 @@ class PostprocessStep:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PadValue:
+    """What ``input`` is filled up with."""
+
+    input: str
+    value: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Padding:
+    """How requests of different length become one batch. ``mask`` is the input that has 1 for what is there and 0 for
+    padding; its second size is the length. ``values`` are for inputs that the source's own pad token, or 0, does not
+    suit."""
+
+    mask: str
+    values: tuple[PadValue, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interface:
-    """``outputs`` are the source's own; ``postprocess`` is applied to them in its order."""
+    """``outputs`` are the source's own; ``postprocess`` is applied to them in its order. ``padding`` None:
+    as the source suggests."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     postprocess: tuple[PostprocessStep, ...] = ()
+    padding: Padding | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -775,7 +795,7 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess",), "PostprocessStep": ("axis",),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"), "PostprocessStep": ("axis",),
     "AccuracyRequest": ("task", "group_by"),
     "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -29,12 +29,12 @@ from enginewright_builder.contract import (
     dumps,
     load,
 )
-from enginewright_builder.engines.base import Artifact, Member, Rung
+from enginewright_builder.engines.base import Artifact, Joined, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 from enginewright_builder.shapes import takes_batches
-from enginewright_builder.tensors import Array, Tensors, count, whole_call
+from enginewright_builder.tensors import Array, Tensors, whole_call
 from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import place
 from enginewright_builder.triton.smoke_record import SmokeSamples
@@ -101,8 +101,10 @@ class Counted:
 class HandOver:
     """``request`` has all digests. ``served`` is one share where one engine answers every batch. ``shipped`` are the
     names of the candidates that serve, ``name`` all of them in words. The server has as many cores as ``hardware``.
-    ``requests`` holds single samples of one shape as rows, ``warmup`` one. ``steps`` are seconds of each step so far,
-    ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep."""
+    ``requests`` are single samples, the first of median length; ``warmup`` is one. ``steps`` are seconds of each
+    step so far, ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep. ``mixed`` are
+    single samples of different length, which run together as ``joined`` says; None: requests of different length do
+    not."""
 
     request: BuildRequest
     source: ResolvedSource
@@ -121,12 +123,14 @@ class HandOver:
     counted: Counted
     drift: Mapping[str, DriftReport]
     notes: tuple[str, ...]
-    requests: KeptTensors
+    requests: tuple[KeptTensors, ...]
     warmup: KeptTensors
     cases: tuple[KeptCase, ...]
     smoke: KeptSmoke | None
     steps: Mapping[str, float]
     spent: float
+    mixed: tuple[KeptCase, ...] = ()
+    joined: Joined | None = None
     version: int = CONTRACT_VERSION
 
 
@@ -149,6 +153,9 @@ class Keeper:
 
     def tensors(self, tensors: Tensors) -> KeptTensors:
         return {name: self._array(array) for name, array in tensors.items()}
+
+    def case(self, case: Case) -> KeptCase:
+        return KeptCase(inputs=self.tensors(case.inputs), expected=self.tensors(case.expected))
 
     def engine(self, artifact: Artifact) -> int:
         """Its number: one artifact is kept once."""
@@ -194,7 +201,8 @@ class Handed:
     def artifact(self) -> Artifact:
         """What ships."""
         members = [Member(up_to=one.up_to, artifact=self._artifacts[one.engine]) for one in self.told.served]
-        return combine(members) if len(members) > 1 else members[0].artifact
+        artifact = combine(members) if len(members) > 1 else members[0].artifact
+        return replace(artifact, joined=self.told.joined)
 
     @property
     def plain(self) -> tuple[str, Artifact] | None:
@@ -208,9 +216,7 @@ class Handed:
     @property
     def requests(self) -> list[Tensors]:
         """Each of one sample, as it is sent."""
-        rows = self.tensors(self.told.requests)
-        return [self._sent({name: array[index:index + 1] for name, array in rows.items()})
-                for index in range(count(rows))]
+        return [self._sent(self.tensors(one)) for one in self.told.requests]
 
     @property
     def warmup(self) -> Tensors:
@@ -218,14 +224,21 @@ class Handed:
 
     @property
     def cases(self) -> list[Case]:
-        return [Case(inputs=self._sent(self.tensors(one.inputs)), expected=self._sent(self.tensors(one.expected)))
-                for one in self.told.cases]
+        return self._cases(self.told.cases)
+
+    @property
+    def mixed(self) -> list[Case]:
+        return self._cases(self.told.mixed)
 
     @property
     def smoke(self) -> SmokeSamples | None:
         kept = self.told.smoke
         return SmokeSamples(inputs=self.tensors(kept.inputs), reference=self.tensors(kept.reference),
                             batches=kept.batches, whole=not self._batched) if kept else None
+
+    def _cases(self, kept: tuple[KeptCase, ...]) -> list[Case]:
+        return [Case(inputs=self._sent(self.tensors(one.inputs)), expected=self._sent(self.tensors(one.expected)))
+                for one in kept]
 
     @property
     def _batched(self) -> bool:
@@ -254,8 +267,8 @@ def _check(told: HandOver) -> None:
     limits = [one.up_to for one in told.served]
     if limits != sorted(set(limits)):
         raise ContractError(f"HandOver.served: got the largest batches {limits}, expected each above the one before")
-    for where, kept in (("requests", told.requests), ("warmup", told.warmup)):
-        if not kept:
+    for where, kept in (("requests", told.requests), ("warmup", (told.warmup,))):
+        if not kept or not all(kept):
             raise ContractError(f"HandOver.{where}: no tensor is named")
     if not told.cases:
         raise ContractError("HandOver.cases: a proof needs at least one")
@@ -266,7 +279,8 @@ def _check(told: HandOver) -> None:
 
 
 def _arrays(told: HandOver) -> list[str]:
-    kept = [told.requests, told.warmup, *(part for one in told.cases for part in (one.inputs, one.expected))]
+    kept = [*told.requests, told.warmup,
+            *(part for one in (*told.cases, *told.mixed) for part in (one.inputs, one.expected))]
     if told.smoke:
         kept += [told.smoke.inputs, told.smoke.reference]
     return [file for one in kept for file in one.values()]

@@ -29,7 +29,7 @@ def without_steps(interface: Interface | None) -> Interface | None:
     """What is stated of the source itself; None where nothing is."""
     if interface is None or not (interface.inputs or interface.outputs):
         return None
-    return dataclasses.replace(interface, postprocess=())
+    return dataclasses.replace(interface, postprocess=(), padding=None)
 
 
 def finished(interface: Interface, steps: Sequence[PostprocessStep]) -> Interface:

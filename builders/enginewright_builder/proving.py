@@ -157,7 +157,8 @@ async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int
     shutil.copytree(folder, served, copy_function=_linked)
     try:
         async with servers.open(gpus, sliced=_sliced(handed)) as server:
-            proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated)
+            proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated, mixed=handed.mixed,
+                                   loss=handed.told.request.accuracy.tolerance)
             await server.unload(MODEL_FOLDER)
     finally:
         shutil.rmtree(served, ignore_errors=True)

@@ -32,6 +32,7 @@ from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import ID_TYPES
 from enginewright_builder.normalise import taken
+from enginewright_builder.padding import fill
 from enginewright_builder.postprocess import finished, without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked
@@ -178,6 +179,8 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
     found = _with_single_samples(found)
+    if stated is not None and stated.padding is not None:
+        fill(found, stated.padding)
     return finished(found, stated.postprocess) if stated is not None else found
 
 

@@ -61,9 +61,9 @@ class SampleSet:
         return trimmed({name: array[picks] for name, array in source.items()}, self.least)
 
 
-def trimmed(inputs: Mapping[str, Array], least: int = 1) -> dict[str, Array]:
+def trimmed(inputs: Mapping[str, Array], least: int = 1, marked_by: str = "attention_mask") -> dict[str, Array]:
     """Without the padding that every sample of the batch has at its end, as far as ``least`` allows."""
-    mask = inputs.get("attention_mask")
+    mask = inputs.get(marked_by)
     if mask is None or mask.ndim != 2 or not mask.any():
         return dict(inputs)
     length = max(least, int(np.flatnonzero(mask.any(axis=0)).max()) + 1)

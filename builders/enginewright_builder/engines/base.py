@@ -64,6 +64,30 @@ class ExportedModel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Joined:
+    """How requests of different length run together (``pod/python_model/lengths.py``, which says more of each).
+
+    ``fill`` has every input that is as long as the request, with what it is filled up with; ``cut`` by output the sizes
+    that are. ``buckets`` are lengths that engines are tuned for, ascending, the last is the longest that the model
+    takes.
+    """
+
+    mask: str
+    fill: Mapping[str, float]
+    cut: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    run_positions: float = 0.0
+    steps: tuple[int, ...] = ()
+    buckets: tuple[int, ...] = ()
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As ``engines.json`` has it."""
+        return {"mask": self.mask, "fill": dict(self.fill),
+                "cut": {name: list(axes) for name, axes in self.cut.items()},
+                "run_positions": self.run_positions, "steps": list(self.steps)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuildContext:
     """What a rung may use.
 
@@ -73,9 +97,9 @@ class BuildContext:
     rather than its ONNX; ``located`` and ``stated`` (the user's interface) are what another process opens it from.
     ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured and the graphs that
     it builds from; None without a store; what lies there counts with a MAC of ``keys``, where there are any.
-    ``keep_precise`` names ONNX nodes that a lower precision has to leave as they are. ``shelf`` is None where builds
-    share nothing. ``time_left`` are the seconds until a trial is to stop: what can be stopped then stops, and raises
-    :class:`OutOfTimeError`.
+    ``joined``: requests of different length are to run together. ``keep_precise`` names ONNX nodes that a lower
+    precision has to leave as they are. ``shelf`` is None where builds share nothing. ``time_left`` are the seconds
+    until a trial is to stop: what can be stopped then stops, and raises :class:`OutOfTimeError`.
     """
 
     device: DeviceRequest
@@ -93,6 +117,7 @@ class BuildContext:
     keep_precise: tuple[str, ...] = ()
     shelf: Shelf | None = None
     keys: Keys | None = None
+    joined: Joined | None = None
     time_left: Callable[[], float] = lambda: math.inf
 
 
@@ -138,6 +163,7 @@ class Artifact:
     for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more.
     ``beside_seconds``: it was made beside other builds and took so long, which its own build did not; 0 if it was not.
     ``members`` is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
+    ``joined``: requests of different length run together, where Triton's Python backend runs it.
     """
 
     rung: Rung
@@ -152,6 +178,7 @@ class Artifact:
     graph_seconds: float = 0.0
     beside_seconds: float = 0.0
     members: tuple[Member, ...] = ()
+    joined: Joined | None = None
 
     @property
     def ways(self) -> tuple[Artifact, ...]:

@@ -47,10 +47,12 @@ class OnnxRuntimeEngine:
             raise UserError("CandidateFailed", f"{rung.precision} cannot be built: {str(error).strip()[:300]}",
                             field="spec.engine.precision", value=rung.precision, remedy="write auto or fp32") from error
         on_gpu = context.device.accelerator == "gpu"
+        parameters = ort_gpu.options(rung.precision) if on_gpu else {}
+        native = _native(rung.precision, context)
         return Artifact(rung=rung, files={file.name: file for file in sorted(folder.iterdir())},
-                        triton_backend=self.name if _native(rung.precision, context) else "python",
-                        interface=model.interface, runtime_version=f"onnxruntime {version()}",
-                        parameters=ort_gpu.options(rung.precision) if on_gpu else {})
+                        triton_backend=self.name if native else "python", parameters=parameters,
+                        in_python=parameters if native and _fills_up(context) else None,
+                        interface=model.interface, runtime_version=f"onnxruntime {version()}")
 
     def load(self, artifact: Artifact) -> Runner:
         return OrtRunner(artifact.files[MODEL_FILE], accelerator=artifact.parameters.get("accelerator", "cpu"),
@@ -73,6 +75,12 @@ def _native(precision: str, context: BuildContext) -> bool:
     """Whether a backend of the server runs it, without Python in between."""
     on_cpu = context.device.accelerator == "cpu"
     return OnnxRuntimeEngine.name in context.runtime.backends and (on_cpu or ort_gpu.runs_native(precision))
+
+
+def _fills_up(context: BuildContext) -> bool:
+    """Whether Python beside the native backend may be worth it: it joins requests of different length."""
+    return (context.joined is not None and "python" in context.runtime.backends
+            and OnnxRuntimeEngine.name in context.runtime.python_runtimes)
 
 
 def _why_not(precision: str, context: BuildContext) -> str:

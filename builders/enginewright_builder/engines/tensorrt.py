@@ -70,7 +70,7 @@ class TensorRtEngine:
         begin = time.monotonic()
         graph = typed_graph(rung.precision, model, context)
         graph_seconds = time.monotonic() - begin
-        shapes = profiles(rung, model.interface, _example(model, context), context.max_batch_size)
+        shapes = profiles(rung, model.interface, _example(model, context), context.max_batch_size, context.joined)
         request = PlanRequest(
             graph=graph, precision=rung.precision, interface=model.interface, profiles=shapes,
             memory_bytes=context.device.memory_bytes, timing_caches=context.timing_caches,

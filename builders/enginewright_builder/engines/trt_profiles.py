@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.engines.base import BatchRange, Rung
+from enginewright_builder.engines.base import BatchRange, Joined, Rung
 from enginewright_builder.shapes import UNBOUNDED, size_range
 from enginewright_builder.tensors import Tensors
 
@@ -33,20 +33,36 @@ def wide_profile(interface: Interface, example: Tensors, max_batch_size: int) ->
     return _profile(interface, example, BatchRange(low=1, best=max_batch_size, high=max_batch_size))
 
 
-def profiles(rung: Rung, interface: Interface, example: Tensors, max_batch_size: int) -> Sequence[Profile]:
+def profiles(rung: Rung, interface: Interface, example: Tensors, max_batch_size: int,
+             joined: Joined | None = None) -> Sequence[Profile]:
     """The profiles of ``rung``, in the order in which equally good ones are taken.
 
-    ``example`` is a batch of typical inputs. A rung tuned for one batch gets a profile of exactly this batch and the
-    typical sizes, in which all shapes are constants, and where that is not all of its range another for the rest.
+    ``example`` is a batch of typical inputs. Where requests of different length are ``joined``, an engine for every
+    batch has a profile for each bucket of lengths, tuned for its longest, which groups are filled up to. A rung tuned
+    for one batch gets a profile of exactly this batch and the typical sizes, in which all shapes are constants, and
+    where that is not all of its range another for the rest.
     """
     if not rung.ranges:
-        return [wide_profile(interface, example, max_batch_size)]
+        wide = wide_profile(interface, example, max_batch_size)
+        return [wide] if joined is None else by_length(wide, joined)
     ranged = [_profile(interface, example, batches) for batches in rung.ranges]
     if len(rung.ranges) > 1:
         return ranged
     exact = {name: InputShapes(low=shapes.best, best=shapes.best, high=shapes.best)
              for name, shapes in ranged[0].items()}
     return [exact] if exact == ranged[0] else [exact, *ranged]
+
+
+def by_length(wide: Profile, joined: Joined) -> list[Profile]:
+    """``wide`` cut into the buckets of lengths: 1 to 24, 25 to 128, and so on."""
+    lows = (wide[joined.mask].low[1], *(length + 1 for length in joined.buckets[:-1]))
+    return [{name: _of_length(shapes, low, high) if name in joined.fill else shapes for name, shapes in wide.items()}
+            for low, high in zip(lows, joined.buckets, strict=True) if low <= high]
+
+
+def _of_length(shapes: InputShapes, low: int, high: int) -> InputShapes:
+    (first, _, *least), (batch, _, *usual), (last, _, *most) = shapes.low, shapes.best, shapes.high
+    return InputShapes(low=(first, low, *least), best=(batch, high, *usual), high=(last, high, *most))
 
 
 def fixed_sizes(interface: Interface) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import classify
 from enginewright_builder.evidence.before import serve_plainly_on
+from enginewright_builder.evidence.joining import Load, measure_joining
 from enginewright_builder.hand_over import Handed
-from enginewright_builder.report.performance import Performance, Served, assess
+from enginewright_builder.report.performance import Joining, Performance, Served, assess
 from enginewright_builder.steps import Budget
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.triton.client import Server
@@ -26,9 +27,11 @@ async def appraise(server: Server, repository: Path, handed: Handed, artifact: A
     """After the sweep of ``artifact``, which ships. What cannot be measured is a note, never an error."""
     told, backend = handed.told, artifact.triton_backend
     before, served = await _before(server, repository, handed, swept, budget, gpus)
+    joining, found = await _joining(server, repository, handed, artifact, swept, budget, gpus)
     work, ceilings = told.counted.work, told.counted.ceilings
     return assess(swept, told.figures, set(told.shipped), backend, before=before,
-                  counted=(work, ceilings) if work and ceilings else None, notes=(*served, *told.counted.notes))
+                  counted=(work, ceilings) if work and ceilings else None, joining=joining,
+                  notes=(*served, *found, *told.counted.notes))
 
 
 async def _before(server: Server, repository: Path, handed: Handed, swept: SweepResult, budget: Budget,
@@ -46,6 +49,25 @@ async def _before(server: Server, repository: Path, handed: Handed, swept: Sweep
         log.warning("%s could not be served plainly", name, exc_info=error)
         return None, (f"{name} could not be served plainly for comparison: {classify(error).message[:200]}",)
     return Served(name=name, point=point), ()
+
+
+async def _joining(server: Server, repository: Path, handed: Handed, artifact: Artifact, swept: SweepResult,
+                   budget: Budget, gpus: tuple[int, ...]) -> tuple[Joining | None, tuple[str, ...]]:
+    if artifact.joined is None or swept.serving.max_batch_size < 2:
+        return None, ()
+    if artifact.triton_backend != "python":
+        return None, (f"Triton's {artifact.triton_backend} backend was measured to be the better way, and joins "
+                      "requests of equal length alone.",)
+    if budget.left < SECONDS:
+        return None, (too_late(budget, "what joined lengths bring was"),)
+    load = Load(serving=swept.serving, concurrency=max(swept.best.concurrency, 2 * swept.serving.max_batch_size),
+                cores=handed.told.hardware.cores, gpus=gpus)
+    try:
+        return await measure_joining(server, repository, artifact, handed.told.request.model_name, handed.requests,
+                                     load), ()
+    except Exception as error:  # for the record alone: no finished build is lost for it
+        log.warning("joined lengths could not be measured", exc_info=error)
+        return None, (f"What joined lengths bring could not be measured: {classify(error).message[:200]}",)
 
 
 def too_late(budget: Budget, what: str) -> str:

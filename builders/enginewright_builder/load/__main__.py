@@ -29,7 +29,7 @@ from enginewright_builder.load import (
     poisson_arrivals,
     run_on_time,
 )
-from enginewright_builder.load.requests import split
+from enginewright_builder.load.requests import split, unpadded
 from enginewright_builder.load.result import TAIL
 from enginewright_builder.load.stopping import Stop
 
@@ -78,7 +78,8 @@ async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[R
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as archive:
             data = {name: archive[name] for name in archive.files}
-        return [encode(options.model, part) for part in split(data, options.batch)]
+        parts = split(data, options.batch)
+        return [encode(options.model, unpadded(part, options.mask) if options.mask else part) for part in parts]
     async with triton.InferenceServerClient(options.url) as client:
         described = await client.get_model_metadata(options.model, as_json=True)
         config = (await client.get_model_config(options.model, as_json=True))["config"]
@@ -158,6 +159,8 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--inputs", metavar="FILE.npz", help="arrays by input name, samples in the leading dimension")
     data.add_argument("--jsonl", metavar="FILE",
                       help="one sample a line: {\"input\": [values]}, or {\"input\": \"text\"}")
+    parser.add_argument("--mask", default="", metavar="NAME",
+                        help="with --inputs: send rows without the padding that this input marks with 0")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME:N[,N]", help="shape of made-up inputs")
     parser.add_argument("--channels", type=_positive, default=4, help="number of connections")
     parser.add_argument("--reconnect-seconds", type=float, default=0.0,

@@ -63,6 +63,16 @@ def split(inputs: Mapping[str, NDArray[Any]], batch: int) -> list[dict[str, NDAr
     return [{name: array[start:start + batch] for name, array in inputs.items()} for start in starts]
 
 
+def unpadded(inputs: Mapping[str, NDArray[Any]], mask: str) -> dict[str, NDArray[Any]]:
+    """Without the padding that all rows have at their end, of inputs that are as long as ``mask``, which is 0 there.
+    Raises ``ValueError`` for a mask that is none."""
+    if mask not in inputs or inputs[mask].ndim != 2:
+        raise ValueError(f"--mask {mask!r} names no input of [samples, length]; there are {', '.join(inputs)}")
+    marks = inputs[mask]
+    length = max(1, int(np.flatnonzero(marks.any(axis=0)).max(initial=0)) + 1)
+    return {name: array[:, :length] if array.shape[:2] == marks.shape else array for name, array in inputs.items()}
+
+
 def _raw(array: NDArray[Any]) -> bytes:
     if array.dtype.kind in "OSU":
         return bytes(serialize_byte_tensor(array.astype(np.object_)).item())

@@ -76,6 +76,11 @@ class SourceModel(Protocol):
         ...
 
 
+def pad_token(model: SourceModel) -> int:
+    """What the source's own tokenizer fills texts up with; 0 where it brings none."""
+    return int(getattr(model, "pad_token", 0))
+
+
 def not_in(precision: str, what: str) -> UserError:
     """For sources that are exported as they are. Engines then convert the ONNX."""
     return UserError("ExportFailed", f"{what} is exported as it is, not in {precision}", field="spec.source",

@@ -63,7 +63,8 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     return TorchModel(module, _observed(module, inputs, names, type(model).__name__),
                       name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))), keywords=True,
                       tokenize=None if served.others else tokenize, device=device,
-                      vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY)
+                      vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
+                      pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0)
 
 
 def _without(interface: Interface | None, others: Sequence[TensorSpec]) -> Interface | None:

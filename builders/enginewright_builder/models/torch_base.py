@@ -34,10 +34,11 @@ class TorchModel:
     """
 
     def __init__(self, module: torch.nn.Module, interface: Interface, *, name: str, keywords: bool = False,
-                 tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY, device: str = "cpu") -> None:
+                 tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY, device: str = "cpu",
+                 pad_token: int = 0) -> None:
         self.module, self.interface, self.name, self.device = module.to(device), interface, name, device
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
-        self.candidate, self.notes = "", tuple[str, ...]()
+        self.candidate, self.notes, self.pad_token = "", tuple[str, ...](), pad_token
         self._adapted = Adapted(self.module, interface, keywords=keywords)
 
     def run(self, inputs: Tensors) -> Tensors:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enginewright_builder.models.base import SourceModel, Tokenize
+from enginewright_builder.models.base import SourceModel, Tokenize, pad_token
 
 
 class Wrapped:
@@ -30,3 +30,7 @@ class Wrapped:
     @property
     def candidate(self) -> str:
         return self._inner.candidate
+
+    @property
+    def pad_token(self) -> int:
+        return pad_token(self._inner)

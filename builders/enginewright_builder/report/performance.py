@@ -44,11 +44,35 @@ class Arithmetic:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Joining:
+    """Requests of ``shortest`` to ``longest`` positions of ``mask``, with ``concurrency`` in flight.
+    ``padding`` is the share of all positions run that was padding, ``padding_to_longest`` what clients cause that fill
+    everything up to the longest; inferences a second, and of an execution, with joined lengths, without (``apart``),
+    and with such clients. A run costs as much as ``run_positions`` beside its own. None: not counted."""
+
+    mask: str
+    shortest: int
+    median: float
+    longest: int
+    run_positions: float
+    padding: float | None
+    padding_to_longest: float
+    throughput: float
+    throughput_apart: float
+    throughput_to_longest: float
+    mean_batch: float
+    mean_batch_apart: float
+    mean_batch_to_longest: float
+    concurrency: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Performance:
     """``before`` is the full-precision candidate on Triton as it comes: one instance, no dynamic batching, under the
     same load as the shipped configuration. ``roofs`` and ``precisions`` are of the engines measured bare; ``bound`` and
     ``attained`` of the one that shipped. ``advice`` has a sentence for each latency layer. ``use`` is the device under
     the load of the shipped point. None and empty: not measured, and ``notes`` say why.
+    ``joining`` is None where requests of different length do not run together.
     """
 
     advice: Mapping[str, str]
@@ -64,11 +88,12 @@ class Performance:
     use: DeviceUse | None = None
     inferences_per_joule: float | None = None
     notes: tuple[str, ...] = field(default=())
+    joining: Joining | None = None
 
 
 def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[str], triton_backend: str, *,
            counted: tuple[Work, Ceilings] | None = None, before: Served | None = None,
-           notes: tuple[str, ...] = ()) -> Performance:
+           notes: tuple[str, ...] = (), joining: Joining | None = None) -> Performance:
     """``shipped`` names the candidates that serve: one, or a member for each bucket."""
     best = swept.best
     roofs = tuple(filter(None, (roof(one, *counted) for one in figures))) if counted else ()
@@ -83,7 +108,7 @@ def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[
         arithmetic=_arithmetic(*counted) if counted else None, roofs=roofs, precisions=precision_gains(figures),
         bound=bound, attained=attained, throughput_at_objective=sustained,
         device_seconds_per_million=MILLION / sustained if sustained else None, use=best.use,
-        inferences_per_joule=inferences_per_joule(best.use, best.throughput), notes=notes)
+        inferences_per_joule=inferences_per_joule(best.use, best.throughput), notes=notes, joining=joining)
 
 
 def shipped_roof(roofs: Sequence[Roof], shipped: Collection[str], batch: float) -> Roof | None:

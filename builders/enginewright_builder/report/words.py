@@ -7,7 +7,7 @@ from enginewright_builder.contract import CandidateSummary, requests_needed
 from enginewright_builder.load.result import TAIL
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
-from enginewright_builder.report.performance import Arithmetic, Performance
+from enginewright_builder.report.performance import Arithmetic, Joining, Performance
 
 BACKENDS = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "torch": "PyTorch"}
 METRICS = {"cosine": "cosine similarity", "top1": "top-1 agreement", "relative-error": "1 − relative error",
@@ -111,6 +111,15 @@ def clocks_sentence(report: BuildReport) -> str:
     return (f"The server measured {milliseconds(off)} more than the client, since its statistics hold the requests at "
             "the window's edges too: its layers were shortened alike to fit, and transport is too small to be seen."
             ) if off else ""
+
+
+def joining_sentence(joining: Joining) -> str:
+    padding = "" if joining.padding is None else f" {joining.padding:.1%} of what was run was padding."
+    return (f"Requests of {joining.shortest} to {joining.longest} positions (median {joining.median:.0f}) run "
+            f"together: {per_second(joining.throughput)} with {joining.concurrency} in flight.{padding} "
+            f"Without that it is {per_second(joining.throughput_apart)}; where clients fill every request up to "
+            f"{joining.longest} it is {per_second(joining.throughput_to_longest)}, and "
+            f"{joining.padding_to_longest:.1%} of what is run is padding.")
 
 
 def roofline_sentence(performance: Performance) -> str:

@@ -34,7 +34,8 @@ class ServedModel:
     ``interface`` has the batch first in every shape, as in :class:`ExportedModel`; with ``serving.max_batch_size`` 0
     the shapes are written whole. ``gpus`` empty means CPU; several get ``serving.instance_count`` instances each.
     ``profiles`` are TensorRT optimisation profile indices, ``graph_batches`` the batch sizes captured as CUDA graphs.
-    ``warmup`` is one batch of inputs (its leading size is the batch); None leaves warm-up out.
+    ``warmup`` is one batch of inputs (its leading size is the batch); None leaves warm-up out. ``ragged`` names inputs
+    that may differ in shape among requests of one batch.
     """
 
     name: str
@@ -47,6 +48,7 @@ class ServedModel:
     graph_batches: tuple[int, ...] = ()
     default_model_filename: str = ""
     warmup: Tensors | None = None
+    ragged: frozenset[str] = frozenset()
 
 
 def model_config(model: ServedModel) -> schema.ModelConfig:
@@ -61,6 +63,7 @@ def model_config(model: ServedModel) -> schema.ModelConfig:
         config.backend = model.triton_backend
     for spec in model.interface.inputs:
         _fill_tensor(config.input.add(), spec, model)
+        config.input[-1].allow_ragged_batch = spec.name in model.ragged
     for spec in model.interface.outputs:
         _fill_tensor(config.output.add(), spec, model)
     _fill_batching(config, model.serving)

@@ -23,6 +23,8 @@ from enginewright_builder.triton.server import TritonServer
 
 # How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.
 REPEATS = 4
+# What a cosine may lose by sums in another order.
+ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +66,11 @@ def prove(repository: Path, model_name: str, cases: Sequence[Case], *, tolerance
 
 
 async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
-                   deadline_seconds: float = 120.0, repeated: Sequence[Tensors] = ()) -> Proof:
-    """Of a model in the repository of ``server``, which has loaded nothing before. Raises as :func:`prove` does."""
+                   deadline_seconds: float = 120.0, repeated: Sequence[Tensors] = (), mixed: Sequence[Case] = (),
+                   loss: float = 0.0) -> Proof:
+    """Of a model in the repository of ``server``, which has loaded nothing before. ``mixed`` are single requests of
+    different length that are sent at once: what runs together may turn an answer by a cosine of ``1 - loss``. Raises as
+    :func:`prove` does."""
     if not cases:
         raise ValueError("a proof needs at least one case")
     loaded = await server.load(model_name, deadline_seconds=deadline_seconds)
@@ -80,10 +85,26 @@ async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, to
                 worst = max(worst, off)
                 if not off <= tolerance:
                     raise _differs(model_name, name, number, off, tolerance)
+        await _prove_mixed(channels, server, model_name, mixed, loss, deadline_seconds)
         answers = tuple([tuple([await _infer(channels, server, model_name, inputs, deadline_seconds)
                                 for _ in range(REPEATS)]) for inputs in repeated])
     return Proof(load_seconds=server.start_seconds + loaded, memory_bytes=await server.memory_bytes(),
                  worst_difference=worst, first_inference_ms=first_ms, server_version=server.version, answers=answers)
+
+
+async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Sequence[Case], loss: float,
+                       limit: float) -> None:
+    """All at once and in either order, so that long ones wait for short ones and short ones for long ones. Of all
+    numbers of classes those of one answer may differ: ties."""
+    for order in (cases, cases[::-1]):
+        ties = 0.0
+        answers = await asyncio.gather(*(_infer(channels, server, model, case.inputs, limit) for case in order))
+        for case, served in zip(order, answers, strict=True):
+            for name, expected in case.expected.items():
+                alike = similarity(served.get(name), expected)
+                ties += 1 - alike if are_ids(expected) else 0.0
+                if not (alike >= 1 - max(loss, ROUNDING) or (are_ids(expected) and ties <= 1)):
+                    raise _turned(model, name, case, alike)
 
 
 async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors, limit: float) -> Tensors:
@@ -116,6 +137,30 @@ def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
     gap = float(np.max(np.abs(left - right), where=finite, initial=0.0))
     scale = float(np.max(np.abs(right), where=finite, initial=0.0))
     return gap / scale if scale else gap
+
+
+def similarity(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
+    """The cosine of the angle between two answers, 1 where both are zero; below any bound for a missing output, another
+    size, or NaN in one place only. Of numbers of classes the share that is equal."""
+    if served is None or served.size != expected.size:
+        return float("-inf")
+    if are_ids(expected):
+        return 1.0 - different_share(expected, served)
+    left, right = (array.reshape(-1).astype(np.float64) for array in (served, expected))
+    finite = np.isfinite(right)
+    if not np.array_equal(np.isfinite(left), finite):
+        return float("-inf")
+    left, right = left[finite], right[finite]
+    size = float(np.linalg.norm(left) * np.linalg.norm(right))
+    return float(left @ right) / size if size else float(np.array_equal(left, right))
+
+
+def _turned(model: str, output: str, case: Case, alike: float) -> UserError:
+    shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in case.inputs.items())
+    return UserError("ServedAnswersDiffer", f"output {output!r} of {model!r} as served beside requests of other "
+                     f"lengths agrees by {alike:.5f} with the engine's answer to the request alone ({shapes})",
+                     field="spec.interface.padding", value=f"{alike:.5f}",
+                     remedy="name the input that makes the model ignore padding, or set spec.engine.maxBatchSize to 1")
 
 
 def _differs(model: str, output: str, case: int, off: float, tolerance: float) -> UserError:

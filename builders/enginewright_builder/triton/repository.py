@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import ServingChoice
-from enginewright_builder.engines.base import Artifact, Member
+from enginewright_builder.engines.base import Artifact, Joined, Member
 from enginewright_builder.engines.composite import member_folders, runtime
 from enginewright_builder.engines.session_parameters import (
     GRAPH_BATCHES,
@@ -31,6 +31,7 @@ PYTHON_MODEL = "enginewright_builder.pod.python_model"
 # Which modules run the engines of each library in Triton's Python backend.
 SESSIONS = {"onnxruntime": {"ort_session.py"}, "tensorrt": {"trt_session.py", "shared_memory.py"},
             "torch": {"aoti_session.py", "shared_memory.py"}}
+LENGTHS = "lengths.py"
 # Libraries that take tensors where they lie. Triton copies inputs to the host unless one of these runs all engines of a
 # model: each receives tensors in a way of its own.
 DLPACK_RUNTIMES = ({"torch"}, {"tensorrt"})
@@ -44,11 +45,11 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
 
     ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
     (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python``
-    ``model.py`` is added, with the session modules that it needs and ``engines.json``, which has what each engine
-    gets, and ``tokeniser.py`` where a tokenizer is among the files. Artifact files are hard-linked where possible, else
-    copied. For native backends ``artifact.parameters`` named ``profiles`` and ``graph_batches`` (comma-separated) set
-    the TensorRT optimisation profiles and the batch sizes captured as CUDA graphs; all others go into ``config.pbtxt``
-    as they are.
+    ``model.py`` is added, with the modules that it needs and ``engines.json``, which has what each engine gets, and
+    ``tokeniser.py`` where a tokenizer is among the files. Artifact files are hard-linked where possible, else copied.
+    For native backends ``artifact.parameters`` named ``profiles`` and ``graph_batches`` (comma-separated) set the
+    TensorRT optimisation profiles and the batch sizes captured as CUDA graphs; all others go into ``config.pbtxt`` as
+    they are.
 
     Raises :class:`UserError` as :func:`model_config` does, ``FileExistsError`` when the model is already there, and
     ``ValueError`` for a composite whose members do not take the largest batch.
@@ -63,7 +64,7 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
     for name, source in artifact.files.items():
         place(source, version / name)
     if artifact.triton_backend == "python":
-        _write_program(version, members, whole=not artifact.members)
+        _write_program(version, members, whole=not artifact.members, joined=_joined(artifact, serving))
     if warmup is not None:
         (folder / "warmup").mkdir()
         for name, data in warmup_data(config, warmup).items():
@@ -89,7 +90,13 @@ def served_model(model_name: str, artifact: Artifact, serving: ServingChoice, *,
     filename = _main_file(artifact.files) if artifact.triton_backend != "python" else ""
     return ServedModel(name=model_name, triton_backend=artifact.triton_backend, interface=artifact.interface,
                        serving=serving, parameters=parameters, gpus=gpus, profiles=profiles,
-                       graph_batches=graph_batches, default_model_filename=filename, warmup=warmup)
+                       graph_batches=graph_batches, default_model_filename=filename, warmup=warmup,
+                       ragged=frozenset(joined.fill) if (joined := _joined(artifact, serving)) else frozenset())
+
+
+def _joined(artifact: Artifact, serving: ServingChoice) -> Joined | None:
+    """Only Python fills requests up, and only where there is a batch to join them in."""
+    return artifact.joined if artifact.triton_backend == "python" and serving.max_batch_size > 1 else None
 
 
 def threads_per_instance(instances: int, cores: int = 0) -> int:
@@ -108,11 +115,14 @@ def engines(members: Iterable[Member], *, whole: bool) -> dict[str, Any]:
         for one, folder in zip(members, folders, strict=True)]}
 
 
-def _write_program(version: Path, members: tuple[Member, ...], *, whole: bool) -> None:
+def _write_program(version: Path, members: tuple[Member, ...], *, whole: bool, joined: Joined | None) -> None:
     described = engines(members, whole=whole)
+    if joined:
+        described["lengths"] = joined.described
     (version / ENGINES_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    tokeniser = {"tokeniser.py"} if (version / TOKENISER_FILE).exists() else set[str]()
-    for name in {"model.py"}.union(tokeniser, *(SESSIONS[entry["runtime"]] for entry in described["engines"])):
+    tokeniser = ["tokeniser.py"] if (version / TOKENISER_FILE).exists() else []
+    programs = {"model.py", *tokeniser, *([LENGTHS] if joined else [])}
+    for name in programs.union(*(SESSIONS[entry["runtime"]] for entry in described["engines"])):
         (version / name).write_bytes(resources.files(PYTHON_MODEL).joinpath(name).read_bytes())
 
 

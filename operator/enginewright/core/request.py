@@ -11,7 +11,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PostprocessStepSpec, PreprocessSpec
+from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PaddingSpec, PostprocessStepSpec, PreprocessSpec
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
 
@@ -172,7 +172,13 @@ def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
         return None
     return contract.Interface(inputs=tuple(_input(one) for one in interface.inputs),
                               outputs=tuple(_tensor(one) for one in interface.outputs),
-                              postprocess=tuple(map(_step, interface.postprocess)))
+                              postprocess=tuple(map(_step, interface.postprocess)),
+                              padding=_padding(interface.padding) if interface.padding else None)
+
+
+def _padding(padding: PaddingSpec) -> contract.Padding:
+    return contract.Padding(mask=padding.mask, values=tuple(contract.PadValue(input=one.input, value=one.value)
+                                                            for one in padding.values))
 
 
 def _step(step: PostprocessStepSpec) -> contract.PostprocessStep:

@@ -48,6 +48,14 @@ CASES = {
         serving=ServingChoice(max_batch_size=32),
         parameters={"threads": "1"},
     ),
+    "python-lengths": ServedModel(
+        name="minilm",
+        triton_backend="python",
+        interface=TEXT,
+        serving=ServingChoice(max_batch_size=32),
+        parameters={"threads": "2"},
+        ragged=frozenset({"input_ids", "attention_mask"}),
+    ),
     "onnxruntime-gpu": ServedModel(
         name="minilm",
         triton_backend="onnxruntime",

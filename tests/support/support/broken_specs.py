@@ -54,6 +54,11 @@ def _texts(*others: dict[str, Any], **changed: Any) -> dict[str, Any]:
     return {**SOURCE, "interface": {"inputs": [given, *others]}}
 
 
+def _padded(**changed: Any) -> dict[str, Any]:
+    inputs = [{"name": name, "dtype": "int64", "shape": ["batch", "1..512"]} for name in ("ids", "kept")]
+    return {**SOURCE, "interface": {"inputs": inputs, "padding": {"mask": "kept", **changed}}}
+
+
 def _normalised(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
     return {**SOURCE, "interface": {"inputs": [given]}}
@@ -297,6 +302,15 @@ BROKEN = (
         {"output": "logits", "function": "softmax", "mask": "attention_mask"}]}},
            "spec.interface.postprocess[0].mask", "attention_mask", "write function meanPooling",
            "mask is for function meanPooling alone"),
+    Broken("a mask of padding that is no input", _padded(mask="mask"), "spec.interface.padding.mask", "mask",
+           "write one of ids, kept"),
+    Broken("padding of what is no input", _padded(values=[{"input": "x", "value": 0}]),
+           "spec.interface.padding.values[0].input", "x", "write one of ids, kept"),
+    Broken("padding of one input by two values", _padded(values=[{"input": "ids", "value": 0},
+                                                                 {"input": "ids", "value": 1}]),
+           "spec.interface.padding.values[1].input", "ids", "one value for each input"),
+    Broken("a value for the mask", _padded(values=[{"input": "kept", "value": 1}]),
+           "spec.interface.padding.values[0].input", "kept", "remove it"),
     Broken("a dimension of what picks nothing", {**SOURCE, "interface": {"postprocess": [
         {"output": "logits", "function": "softmax", "axis": 1}]}},
            "spec.interface.postprocess[0].axis", "1", "write function argMax", "axis is for function argMax alone"),

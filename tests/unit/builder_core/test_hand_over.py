@@ -20,7 +20,7 @@ from enginewright_builder.contract import (
     TensorSpec,
     to_plain,
 )
-from enginewright_builder.engines.base import Artifact, BatchRange, Member, Rung
+from enginewright_builder.engines.base import Artifact, BatchRange, Joined, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.hand_over import (
     DOCUMENT,
@@ -35,6 +35,7 @@ from enginewright_builder.hand_over import (
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
+JOINED = Joined(mask="mask", fill={"x": 1.0, "mask": 0.0}, cut={"y": (1, 2)}, run_positions=3.5, steps=(8, 12))
 ROWS = {"x": np.arange(6, dtype=np.float32).reshape(3, 2)}
 
 
@@ -63,9 +64,10 @@ def leave(folder: Path, tmp_path: Path) -> Artifact:
                                   evaluation="held-out"),
         reference=Reference(name="onnx", batch=8), figures=(), counted=Counted(notes=("not counted",)), drift={},
         hardware=Hardware(device="a CPU", cores=2, memory_bytes=1, architecture="amd64"), notes=("a note",),
-        requests=keeper.tensors(ROWS), warmup=keeper.tensors(ROWS),
+        requests=tuple(keeper.tensors({"x": ROWS["x"][row:row + 1]}) for row in range(3)), warmup=keeper.tensors(ROWS),
         cases=(KeptCase(inputs=keeper.tensors(ROWS), expected=keeper.tensors({"y": ROWS["x"] * 2})),),
         smoke=KeptSmoke(inputs=keeper.tensors(ROWS), reference=keeper.tensors(ROWS), batches=(1, 8)),
+        mixed=(KeptCase(inputs=keeper.tensors(ROWS), expected=keeper.tensors({"y": ROWS["x"]})),), joined=JOINED,
         steps={"ladder": 1.5}, spent=2.5))
     return whole
 
@@ -87,6 +89,9 @@ def test_it_comes_back_as_it_was(folder: Path, tmp_path: Path) -> None:
     assert (first.artifact.parameters, first.artifact.rung) == ({"threads": "2"}, whole.members[0].artifact.rung)
     assert handed.plain == ("onnxruntime fp32", first.artifact)
     assert [one["x"].tolist() for one in handed.requests] == [[[0.0, 1.0]], [[2.0, 3.0]], [[4.0, 5.0]]]
+    assert back.joined == JOINED
+    [mixed] = handed.mixed
+    assert np.array_equal(mixed.expected["y"], ROWS["x"])
     [case] = handed.cases
     assert np.array_equal(case.expected["y"], ROWS["x"] * 2)
     assert handed.smoke is not None
@@ -114,16 +119,20 @@ def _into(document: dict[str, Any], key: str, value: Any) -> None:
     (lambda told: _into(told, "more", 1), "more"),
     (lambda told: _into(told, "version", 2), "version"),
     (lambda told: _into(told, "spent", "2"), "spent"),
-    (lambda told: _into(told, "requests", {}), "requests"),
+    (lambda told: _into(told, "requests", []), "requests"),
+    (lambda told: _into(told, "requests", [{}]), "requests"),
+    (lambda told: _into(told["joined"], "more", 1), "more"),
     (lambda told: _into(told, "served", []), "served"),
     (lambda told: _into(told["served"][0], "engine", 7), r"names engines \[7"),
     (lambda told: _into(told["served"][0], "up_to", 9), "largest batches"),
     (lambda told: _into(told["plain"], "engine", -1), "names engines"),
     (lambda told: _into(told["engines"][0], "files", ["../../store/model.onnx"]), "file name"),
-    (lambda told: _into(told["requests"], "x", "/etc/passwd"), "file name"),
+    (lambda told: _into(told["requests"][0], "x", "/etc/passwd"), "file name"),
     (lambda told: _into(told["smoke"]["inputs"], "x", "a/../../b"), "file name"),
-], ids=["no case given", "no case", "a field more", "version", "type", "no request", "nobody serves", "no such engine",
-        "out of order", "no such plain engine", "engine elsewhere", "array elsewhere", "array above"])
+    (lambda told: _into(told["mixed"][0]["inputs"], "x", "../b"), "file name"),
+], ids=["no case given", "no case", "a field more", "version", "type", "no request", "an empty request",
+        "a field more of lengths", "nobody serves", "no such engine", "out of order", "no such plain engine",
+        "engine elsewhere", "array elsewhere", "array above", "mixed array above"])
 def test_anything_else_is_refused(change: Change, words: str, folder: Path, tmp_path: Path) -> None:
     leave(folder, tmp_path)
     told = json.loads((folder / DOCUMENT).read_text())
@@ -136,7 +145,7 @@ def test_anything_else_is_refused(change: Change, words: str, folder: Path, tmp_
 def test_no_program_comes_with_an_array(folder: Path, tmp_path: Path) -> None:
     leave(folder, tmp_path)
     handed = Handed(folder)
-    np.save(folder / "arrays" / handed.told.requests["x"], np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.save(folder / "arrays" / handed.told.requests[0]["x"], np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="pickle"):
         _ = handed.requests
 

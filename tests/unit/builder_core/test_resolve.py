@@ -24,6 +24,7 @@ from enginewright_builder.contract import (
     EngineRequest,
     ErrorReport,
     Interface,
+    Padding,
     SourceRequest,
     TensorSpec,
 )
@@ -201,6 +202,13 @@ def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request
     error = refused(request_for(perceptron, interface=Interface(inputs=(spec,))), tmp_path)
     assert error.reason == "InterfaceInvalid"
     assert told in f"{error.message} {error.value}"
+
+
+def test_padding_that_does_not_fit_the_graph_is_refused_before_a_device_is_used(perceptron: Path, request_for: Make,
+                                                                                tmp_path: Path) -> None:
+    error = refused(request_for(perceptron, interface=Interface(padding=Padding(mask="attention_mask"))), tmp_path)
+    assert (error.reason, error.field, error.value) == ("InterfaceInvalid", "spec.interface.padding.mask",
+                                                        "attention_mask")
 
 
 def test_missing_store(perceptron: Path, request_for: Make, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.engines import ort_gpu
-from enginewright_builder.engines.base import BuildContext, ExportedModel, Rung
+from enginewright_builder.engines.base import BuildContext, ExportedModel, Joined, Rung
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.ort_session import CUDA, OrtRunner
 
@@ -78,6 +78,21 @@ def weights(path: Path) -> np.ndarray[Any, Any]:
     graph = onnx.load(str(path)).graph
     return next(numpy_helper.to_array(tensor) for tensor in graph.initializer
                 if tensor.data_type == TensorProto.INT8 and len(tensor.dims) == 2)
+
+
+BOTH = RuntimeRequest(backends=("python", "onnxruntime"), python_runtimes=("onnxruntime",))
+JOINED = Joined(mask="x", fill={"x": 0.0})
+
+
+@pytest.mark.parametrize(("runtime", "joined", "ways"), [
+    (BOTH, JOINED, ["onnxruntime", "python"]), (BOTH, None, ["onnxruntime"]), (NATIVE, JOINED, ["onnxruntime"]),
+    (RuntimeRequest(), JOINED, ["python"])])
+def test_python_is_tried_beside_a_native_backend_where_it_joins_lengths(
+        runtime: RuntimeRequest, joined: Joined | None, ways: list[str], model: ExportedModel,
+        context: BuildContext) -> None:
+    made = OnnxRuntimeEngine().build(Rung(backend="onnxruntime", precision="fp32"), model,
+                                     replace(context, runtime=runtime, joined=joined))
+    assert [way.triton_backend for way in made.ways] == ways
 
 
 @pytest.mark.parametrize("runtime", [RuntimeRequest(), NATIVE], ids=["python", "native"])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.engines import trt_timing_cache as timing_cache
-from enginewright_builder.engines.base import BatchRange, BuildContext, ExportedModel, Rung
+from enginewright_builder.engines.base import BatchRange, BuildContext, ExportedModel, Joined, Rung
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.engines.tensorrt import TensorRtEngine, _in_python
 from enginewright_builder.engines.trt_build import workspace_limits
@@ -158,6 +158,22 @@ def test_an_engine_for_batch_one_of_fixed_sizes_has_a_single_constant_profile() 
     assert [profile["x"] for profile in found] == [shapes((1, 3, 32, 32), (1, 3, 32, 32), (1, 3, 32, 32))]
     assert fixed_sizes(IMAGE)
     assert not fixed_sizes(TEXT)
+
+
+def test_an_engine_for_every_batch_has_a_profile_for_each_bucket_of_lengths() -> None:
+    joined = Joined(mask="ids", fill={"ids": 0.0}, buckets=(24, 128, 512))
+    found = [one["ids"] for one in profiles(rung(), TEXT, EXAMPLE_TEXT, 32, joined)]
+    assert [(one.low[1], one.best[1], one.high[1]) for one in found] == [(1, 24, 24), (25, 128, 128), (129, 512, 512)]
+    assert {(one.low[0], one.best[0], one.high[0]) for one in found} == {(1, 32, 32)}
+    one = rung((1, 1, 1))
+    assert profiles(one, TEXT, EXAMPLE_TEXT, 32, joined) == profiles(one, TEXT, EXAMPLE_TEXT, 32)
+
+
+def test_an_input_of_its_own_length_has_all_of_it_in_each_profile() -> None:
+    interface = Interface(inputs=(*TEXT.inputs, TensorSpec(name="x", dtype="float32", shape=("batch", "1..9"))))
+    joined = Joined(mask="ids", fill={"ids": 0.0}, buckets=(24, 512))
+    found = profiles(rung(), interface, {**EXAMPLE_TEXT, "x": np.zeros((1, 3), np.float32)}, 32, joined)
+    assert {(one["x"].low, one["x"].best, one["x"].high) for one in found} == {((1, 1), (32, 3), (32, 9))}
 
 
 @given(low=st.integers(1, 64), span=st.integers(0, 512), typical=st.integers(1, 1024), free=st.booleans(),

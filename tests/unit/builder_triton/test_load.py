@@ -36,7 +36,7 @@ from enginewright_builder.load import (
     poisson_arrivals,
 )
 from enginewright_builder.load.__main__ import from_json, main
-from enginewright_builder.load.requests import TruncatedAnswerError, decode, split
+from enginewright_builder.load.requests import TruncatedAnswerError, decode, split, unpadded
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 from enginewright_builder.load.stopping import Stop
 
@@ -147,6 +147,16 @@ async def test_open_loop_counts_latency_from_the_scheduled_time(backend: Backend
     assert result.requests == 10
     assert result.max_ms >= 10 * 20
     assert result.failed == 0
+
+
+def test_rows_are_sent_without_the_padding_that_their_mask_marks() -> None:
+    row = {"ids": np.array([[5, 6, 0, 0]]), "mask": np.array([[1, 1, 0, 0]]), "other": np.zeros((1, 4, 2)),
+           "one": np.zeros((1, 1))}
+    assert {name: array.shape for name, array in unpadded(row, "mask").items()} == {
+        "ids": (1, 2), "mask": (1, 2), "other": (1, 2, 2), "one": (1, 1)}
+    assert unpadded({"mask": np.zeros((1, 4))}, "mask")["mask"].shape == (1, 1)
+    with pytest.raises(ValueError, match="'kept' names no input"):
+        unpadded(row, "kept")
 
 
 @pytest.mark.parametrize(("least", "times", "sent"), [(0, 1, 0), (1, 1, 1), (7, 1, 7), (99, 1, 20), (7, 2, 0)])

@@ -26,3 +26,49 @@ async def test_an_answer_that_lost_its_numbers_names_the_cause() -> None:
         await prove._infer(channels, server, "m", {"x": np.zeros((1, 4), np.float32)}, 1.0)
     assert caught.value.reason == "ServedAnswersDiffer"
     assert "NumPy below 2" in caught.value.remedy
+
+
+class Echo:
+    """A server whose answers are what it is sent as ``y``, turned by ``turn`` where requests are longer than 2."""
+
+    def __init__(self, turn: Any) -> None:
+        self.turn, self.sent = turn, list[int]()
+
+    async def call(self, payload: bytes, limit: float) -> bytes:
+        request = service_pb2.ModelInferRequest.FromString(payload)
+        [given], [raw] = request.inputs, request.raw_input_contents
+        array = np.frombuffer(raw, np.float32 if given.datatype == "FP32" else np.int64)
+        self.sent.append(len(array))
+        answer = self.turn(array) if len(array) > 2 else array
+        message = service_pb2.ModelInferResponse(raw_output_contents=[answer.tobytes()])
+        message.outputs.add(name="y", datatype=given.datatype).shape.extend([1, len(array)])
+        return bytes(message.SerializeToString())
+
+
+def cases(kind: Any) -> list[prove.Case]:
+    arrays = [np.arange(1, length + 1, dtype=kind)[None] for length in (2, 5, 9)]
+    return [prove.Case(inputs={"x": array}, expected={"y": array}) for array in arrays]
+
+
+async def proven(echo: Echo, kind: Any, loss: float) -> None:
+    await prove._prove_mixed(echo, SimpleNamespace(), "m", cases(kind), loss, 1.0)  # type: ignore[arg-type]
+
+
+async def test_requests_of_different_length_are_asked_in_either_order() -> None:
+    echo = Echo(lambda array: array)
+    await proven(echo, np.float32, 0.0)
+    assert echo.sent == [2, 5, 9, 9, 5, 2]
+
+
+async def test_an_answer_that_its_neighbours_turn_is_refused() -> None:
+    echo = Echo(lambda array: array[::-1].copy())
+    with pytest.raises(UserError, match=r"agrees by 0\.\d+ with the engine's answer .* alone .x .1, 5.") as caught:
+        await proven(echo, np.float32, 0.01)
+    assert (caught.value.reason, caught.value.field) == ("ServedAnswersDiffer", "spec.interface.padding")
+    await proven(echo, np.float32, 0.9)
+
+
+async def test_numbers_of_classes_may_differ_in_one_answer_and_no_more() -> None:
+    await proven(Echo(lambda array: np.where(array == 3, 7, array)), np.int64, 0.0)
+    with pytest.raises(UserError, match="agrees by"):
+        await proven(Echo(lambda array: array + 1), np.int64, 0.0)

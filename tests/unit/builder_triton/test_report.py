@@ -15,7 +15,7 @@ from enginewright_builder.measure.energy import DeviceUse
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report import BuildReport, charts, read_report, vega, words, write_report
 from enginewright_builder.report.page import render
-from enginewright_builder.report.performance import assess
+from enginewright_builder.report.performance import Joining, assess
 from enginewright_builder.sweep import Point
 
 VOID = {"meta", "br", "line", "circle", "path"}
@@ -306,6 +306,19 @@ def test_gpu_utilisation_stands_beside_the_latency(report: BuildReport) -> None:
     assert "% busy" not in render(report)
     busy = dataclasses.replace(report.engine, gpu_utilisation=0.714)
     assert "GPU 71% busy" in render(dataclasses.replace(report, engine=busy))
+
+
+def test_joined_lengths_are_told_with_what_they_bring(report: BuildReport) -> None:
+    assert "Requests of different length" not in read(report)
+    assert report.performance is not None
+    joining = Joining(mask="attention_mask", shortest=3, median=24, longest=256, run_positions=37, padding=0.0421,
+                      padding_to_longest=0.83, throughput=412, throughput_apart=120, throughput_to_longest=61.5,
+                      mean_batch=24, mean_batch_apart=1.4, mean_batch_to_longest=32, concurrency=64)
+    text = read(dataclasses.replace(report, performance=dataclasses.replace(report.performance, joining=joining)))
+    assert ("Requests of 3 to 256 positions (median 24) run together: 412/s with 64 in flight. 4.2% of what was run "
+            "was padding. Without that it is 120/s; where clients fill every request up to 256 it is 61.5/s, and 83.0% "
+            "of what is run is padding.") in text
+    assert "was padding" not in words.joining_sentence(dataclasses.replace(joining, padding=None))
 
 
 def test_clocks_that_disagree_are_told(report: BuildReport) -> None:

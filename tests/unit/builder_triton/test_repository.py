@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
-from enginewright_builder.engines.base import Artifact, Member, Rung
+from enginewright_builder.engines.base import Artifact, Joined, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import UserError
 from enginewright_builder.pod import python_model
@@ -81,6 +81,27 @@ def test_a_tokenizer_lies_beside_the_engines_and_is_none_of_their_files(tmp_path
     for model, files in ((alone, [["model.onnx"]]), (both, [["m0/model.onnx"], ["m1/model.pt2", "m1/session.json"]])):
         described = json.loads((model / "1/engines.json").read_text())["engines"]
         assert [entry["files"] for entry in described] == files
+
+
+JOINED = Joined(mask="x", fill={"x": 0.0}, cut={"y": (1,)}, run_positions=37.5, steps=(8, 16))
+
+
+def test_only_python_joins_requests_of_different_length(tmp_path: Path) -> None:
+    made = dataclasses.replace(artifact(tmp_path, "python", "model.onnx"), joined=JOINED)
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4))
+    assert tree(model / "1") == {"model.py", "lengths.py", "ort_session.py", "engines.json", "model.onnx"}
+    assert json.loads((model / "1/engines.json").read_text())["lengths"] == {
+        "mask": "x", "fill": {"x": 0.0}, "cut": {"y": [1]}, "run_positions": 37.5, "steps": [8, 16]}
+    [given] = parse_text((model / "config.pbtxt").read_text()).input
+    assert given.allow_ragged_batch
+
+
+@pytest.mark.parametrize(("backend", "batch"), [("onnxruntime", 4), ("python", 1)])
+def test_a_native_backend_and_lone_requests_join_nothing(tmp_path: Path, backend: str, batch: int) -> None:
+    made = dataclasses.replace(artifact(tmp_path, backend, "model.onnx"), joined=JOINED)
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=batch))
+    assert "1/lengths.py" not in tree(model)
+    assert not parse_text((model / "config.pbtxt").read_text()).input[0].allow_ragged_batch
 
 
 def served_by(made: Artifact, **changes: Any) -> Artifact:

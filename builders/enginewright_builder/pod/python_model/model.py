@@ -2,7 +2,8 @@
 
 Copied into the version folder, with the session module of every runtime that is named there; it may import only the
 standard library and NumPy, and the session modules what they run with. All requests of one call that have equal shapes
-run as one batch. An error answers the request that caused it and leaves the others alone.
+run as one batch, and those of different length where padding is harmless. An error answers the request that caused it
+and leaves the others alone.
 
 Where ``tokeniser.json`` lies beside it clients send texts: those of all requests of one call become one batch of token
 ids, by ``tokeniser.py``.
@@ -16,6 +17,7 @@ session that takes members copies from there to the engine's own buffers, and no
 
 ``runtime`` is ``onnxruntime``, ``tensorrt`` or ``torch``; ``buckets`` are the batches to capture as CUDA graphs. The
 parameters of ``config.pbtxt`` (``threads`` of one instance, ``session.*``) hold for all engines, an engine's own first.
+Where it has ``lengths`` (``lengths.py``) requests of different length run together, too.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import importlib.util
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,10 +57,13 @@ class TritonPythonModel:
         folder = Path(args["model_repository"]) / args["model_version"]
         parameters = {key: entry["string_value"] for key, entry in config.get("parameters", {}).items()}
         device = int(args["model_instance_device_id"]) if args["model_instance_kind"] == "GPU" else -1
-        described = json.loads((folder / "engines.json").read_text(encoding="utf-8"))["engines"]
+        described = json.loads((folder / "engines.json").read_text(encoding="utf-8"))
+        joins = self.batched and described.get("lengths")
+        self.lengths: Any = loaded(folder, "lengths").Lengths(described["lengths"]) if joins else None
+        self.tally = Tally(args)
         sessions: dict[str, Any] = {}
         self.engines: list[tuple[int, Any]] = []
-        for entry in described:  # one engine may serve several ranges, and is loaded once
+        for entry in described["engines"]:  # one engine may serve several ranges, and is loaded once
             key = entry["files"][0]
             if key not in sessions:
                 sessions[key] = opened(folder, entry, device, parameters)
@@ -79,14 +85,21 @@ class TritonPythonModel:
             except Exception as error:
                 responses[index] = failed(error)
                 continue
-            # Only equal shapes (apart from the batch) fit into one array; an unbatched model always runs alone.
-            key = tuple((array.shape[1:], array.dtype, type(array)) for array in inputs.values()) if self.batched else (
-                index)
-            groups.setdefault(key, []).append((index, inputs))
+            groups.setdefault(self.key(inputs) if self.batched else index, []).append((index, inputs))
         for group in groups.values():
             for index, response in self.answer(group, requests):
                 responses[index] = response
         return responses
+
+    def key(self, inputs: Mapping[str, Any]) -> Any:
+        """Equal for requests that may run together: only equal shapes (apart from the batch) fit into one array, unless
+        they are filled up, which is done in the host's memory."""
+        if self.joins(inputs):
+            return tuple((self.lengths.key(name, array), array.dtype) for name, array in inputs.items())
+        return tuple((array.shape[1:], array.dtype, type(array)) for array in inputs.values())
+
+    def joins(self, inputs: Mapping[str, Any]) -> bool:
+        return self.lengths is not None and all(isinstance(array, np.ndarray) for array in inputs.values())
 
     def finalize(self) -> None:
         for _, session in self.engines:
@@ -109,6 +122,8 @@ class TritonPythonModel:
         if self.batched and len({array.shape[0] for array in inputs.values()}) != 1:
             sizes = {name: array.shape[0] for name, array in inputs.items()}
             raise ValueError(f"inputs have different batch sizes: {sizes}")
+        if self.lengths is not None:
+            self.lengths.of(inputs)
         return inputs
 
     def answer(self, group: Sequence[Member], requests: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -123,9 +138,22 @@ class TritonPythonModel:
                 for (index, _), arrays in zip(group, outputs, strict=True)]
 
     def run(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Outputs of each member; a single member goes in and out without a copy."""
+        """Outputs of each member, as if it were alone."""
         if self.texts is not None:
             return self.run_texts(batch)
+        if not self.joins(batch[0]):
+            return self.run_equal(batch)
+        outputs: list[dict[str, Any]] = [{}] * len(batch)
+        for places, length in self.lengths.groups(batch):
+            members = [batch[place] for place in places]
+            answers = self.run_equal([self.lengths.filled(inputs, length) for inputs in members])
+            for place, inputs, arrays in zip(places, members, answers, strict=True):
+                outputs[place] = self.lengths.cut_back(arrays, self.lengths.of(inputs))
+            self.tally.count(*self.lengths.positions(members, length))
+        return outputs
+
+    def run_equal(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Of equal shapes; a single member goes in and out without a copy."""
         first = self.input_names[0]
         rows = [inputs[first].shape[0] if inputs[first].ndim else 1 for inputs in batch]
         session = self.session(sum(rows))
@@ -170,6 +198,39 @@ def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]
     ends = np.cumsum(rows)
     return [{name: array[end - count:end] for name, array in joined.items()}
             for count, end in zip(rows, ends, strict=True)]
+
+
+class Tally:
+    """Triton's metrics of what was run of one model: positions (rows × length) that requests have themselves, and those
+    of padding. Counts nothing where the server has no metrics. Each report takes a message and its answer, so
+    the replica sends one a few times a second."""
+
+    SECONDS = 0.2
+
+    def __init__(self, args: Mapping[str, str]) -> None:
+        labels = {"model": args["model_name"], "version": args["model_version"]}
+        self._counters = [_counter(name, what, labels) for name, what in (
+            ("enginewright_positions_total", "Positions (rows times length) of requests that were run"),
+            ("enginewright_padding_positions_total", "Positions of padding that were run beside them"))]
+        self._counts, self._told = [0, 0], 0.0
+
+    def count(self, own: int, run: int) -> None:
+        self._counts = [self._counts[0] + own, self._counts[1] + run - own]
+        if (now := time.monotonic()) - self._told < self.SECONDS:
+            return
+        for counter, value in zip(self._counters, self._counts, strict=True):
+            if counter is not None and value:
+                counter[1].increment(value)
+        self._counts, self._told = [0, 0], now
+
+
+def _counter(name: str, what: str, labels: Mapping[str, str]) -> tuple[Any, Any] | None:
+    """The family, which must live as long, and its one metric."""
+    try:
+        family = pb_utils.MetricFamily(name=name, description=what, kind=pb_utils.MetricFamily.COUNTER)
+        return family, family.Metric(labels=labels)
+    except Exception:  # any class of the stub's: a server may have no metrics, and serves all the same
+        return None
 
 
 def opened(folder: Path, entry: Mapping[str, Any], device: int, parameters: Mapping[str, str]) -> Any:

@@ -223,6 +223,27 @@ class PostprocessStepSpec(SpecModel):
     height, width] to [batch, height, width]. Left out: the last."""
 
 
+class PadValueSpec(SpecModel):
+    """What one input is filled up with."""
+
+    input: str = Field(min_length=1, max_length=MAX_NAME)
+    """Name of the input."""
+    value: float
+    """The number behind its end, such as the identifier of the pad token."""
+
+
+class PaddingSpec(SpecModel):
+    """How requests of different length become one batch: each is filled up at its end, and a mask tells the model
+    so."""
+
+    mask: str = Field(default="attention_mask", min_length=1, max_length=MAX_NAME)
+    """The input that has 1 for each position and 0 for padding, [batch, length]. All inputs whose second size is free
+    are as long as it."""
+    values: tuple[PadValueSpec, ...] = Field(default=(), max_length=32)
+    """What inputs are filled up with. Left out: input_ids with the pad token of the source's own configuration, all
+    others with 0."""
+
+
 class InterfaceSpec(SpecModel):
     """Inputs and outputs, where the source does not tell them, and what clients send and get instead."""
 
@@ -233,3 +254,6 @@ class InterfaceSpec(SpecModel):
     postprocess: tuple[PostprocessStepSpec, ...] = Field(default=(), max_length=8)
     """What engines do with outputs, in this order. The source itself stays as it is: answers are held against what its
     own would become."""
+    padding: PaddingSpec | None = None
+    """How requests of different length run together. Left out: where the model has an input attention_mask and the
+    build finds that padding does not change its answers. Written: the build ends where padding changes them."""

@@ -12,6 +12,7 @@ from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.image_rules import image_problems
 from enginewright.core.spec.model import Spec
+from enginewright.core.spec.padding_rules import padding_problems
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
@@ -298,6 +299,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
         if step.axis is not None and step.function != "argMax":
             yield _problem(f"spec.interface.postprocess[{index}].axis", step.axis,
                            f"says nothing of function {step.function}", "remove it, or write function argMax")
+    yield from padding_problems(interface)
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:

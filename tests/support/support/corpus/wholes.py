@@ -92,6 +92,7 @@ PROMETHEUS: Raw = {
 
 FLEET: Raw = {
     "source": {"uri": "oci://registry.example/net:1"},
+    "interface": {"padding": {"mask": "kept", "values": [{"input": "ids", "value": 1.5}]}},
     "autoscaling": {"minReplicas": 1, "maxReplicas": 1000},
     "placement": {"classes": [
         {"name": "a", "accelerator": "gpu", "gpu": {"product": "NVIDIA-H100-80GB-HBM3", "count": 1},

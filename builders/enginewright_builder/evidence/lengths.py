@@ -1,0 +1,162 @@
+"""Whether requests of different length may run together, tried on the source model and on the engine that ships; and
+what a run of that engine costs beside its positions."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from enginewright_builder.contract import Padding
+from enginewright_builder.data.lengths import alone, lengths, spread
+from enginewright_builder.data.sets import SampleSet
+from enginewright_builder.engines.base import Joined
+from enginewright_builder.errors import UserError
+from enginewright_builder.models.base import SourceModel, pad_token
+from enginewright_builder.padding import Fill, fill
+from enginewright_builder.pod.python_model.lengths import Lengths
+from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.triton.prove import difference, similarity
+
+# Largest difference between a sample alone and padded, of its answer's largest value: rounding differs by 1e-6 or so.
+HARMLESS = 1e-3
+# Samples that are tried, and lengths that are made of the longest where the data have too few of their own.
+TRIED, LEAST_LENGTHS = 6, 3
+# Lengths beyond what the data and the model say, as a multiple of the longest sample.
+_HEADROOM = 2
+_SHORTEST_STEP = 8
+_TIMED, _TIMED_SECONDS = 5, 1.0
+
+Run = Callable[[Tensors], Tensors]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settled:
+    """``samples`` are single ones of several lengths, ascending; empty where nothing is joined."""
+
+    joined: Joined | None = None
+    samples: tuple[Tensors, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def settle(source: SourceModel, stated: Padding | None, evaluation: SampleSet, *, rounded: bool = False) -> Settled:
+    """How requests are joined, as the source model answers alike alone and padded. ``rounded``: lengths in steps.
+
+    Raises :class:`UserError` ``InterfaceInvalid`` where the user asks for what the source does not bear."""
+    known = fill(source.interface, stated, pad_token(source))
+    if known is None:
+        return Settled()
+    samples = several(alone(evaluation, known.mask), known)
+    joined = Joined(mask=known.mask, fill=known.values)
+    found = lengths(samples, known.mask)
+    apart = [source.run(sample) for sample in samples]
+    together = source.run(_padded(joined, samples, int(found.max())))
+    cut = _following(apart, together, found)
+    joined = dataclasses.replace(joined, cut=cut)
+    if problem := _differs(joined, samples, apart, together):
+        if stated is not None:
+            raise UserError("InterfaceInvalid", f"padding changes what the source model answers: {problem}",
+                            field="spec.interface.padding", value=stated.mask,
+                            remedy="name the input that makes the model ignore padding, with the values that it was "
+                                   "trained with, or remove padding")
+        return Settled(notes=(f"Requests of different length are not joined: padded, {problem}.",))
+    own = lengths(alone(evaluation, known.mask), known.mask)
+    ends = buckets(own, known)
+    # The ends of buckets as well: engines are tuned for them, and have CUDA graphs of them from the start.
+    rising = tuple(sorted({*ends, *steps(int(own.max()), known)})) if rounded else ()
+    return Settled(samples=tuple(samples), joined=dataclasses.replace(joined, buckets=ends, steps=rising))
+
+
+def several(samples: Sequence[Tensors], known: Fill) -> list[Tensors]:
+    """A few samples from the shortest to the longest; parts of the longest where all are of nearly one length."""
+    if len(set(lengths(samples, known.mask).tolist())) >= LEAST_LENGTHS:
+        return spread(samples, TRIED)
+    longest = samples[-1]
+    length = longest[known.mask].shape[1]
+    parts = sorted({max(known.low, length * part // LEAST_LENGTHS) for part in range(1, LEAST_LENGTHS + 1)})
+    return [{name: np.ascontiguousarray(array[:, :part]) if name in known.values else array
+             for name, array in longest.items()} for part in parts]
+
+
+def buckets(own: Array, known: Fill) -> tuple[int, ...]:
+    """Up to the median of the lengths, up to their longest, and the rest of what the model takes."""
+    longest = int(own.max())
+    high = known.high or _HEADROOM * longest
+    return tuple(sorted({min(int(np.median(own)), high), min(longest, high), high}))
+
+
+def steps(longest: int, known: Fill) -> tuple[int, ...]:
+    """Powers of two and half way between, within what the model takes: no length grows by more than a half."""
+    high = known.high or _HEADROOM * longest
+    found, step = {high}, _SHORTEST_STEP
+    while step < high:
+        found |= {size for size in (step, step + step // 2) if known.low <= size <= high}
+        step *= 2
+    return tuple(sorted(found))
+
+
+def borne_by(run: Run, joined: Joined, samples: Sequence[Tensors], tolerance: float) -> str:
+    """Why an engine must not join requests, in words; empty where it may. Unlike the source it may round what it is
+    given together otherwise than alone, as far as the gate lets it."""
+    filler = Lengths(joined.described)
+    together = run(_padded(joined, samples, int(lengths(samples, joined.mask).max())))
+    for number, sample in enumerate(samples):
+        mine = filler.cut_back({name: array[number:number + 1] for name, array in together.items()},
+                               filler.of(sample))
+        for name, expected in run(sample).items():
+            if not (alike := similarity(mine[name], expected)) >= 1 - tolerance:
+                return f"output {name!r} agrees by {alike:.4f} with the answer to the same request alone"
+    return ""
+
+
+def run_positions(run: Run, joined: Joined, samples: Sequence[Tensors], largest: int) -> float:
+    """What a run costs however little is in it, in positions: of the time of the shortest sample alone, and of
+    ``largest`` of the one in the middle. Longer ones cost more than their share, as attention grows with the square."""
+    small, one = samples[0], samples[len(samples) // 2]
+    large = {name: np.repeat(array, largest, axis=0) for name, array in one.items()}
+    few, many = (float(np.prod(inputs[joined.mask].shape)) for inputs in (small, large))
+    if many <= few:
+        return 0.0
+    quick, slow = _seconds(run, small), _seconds(run, large)
+    each = max(0.0, slow - quick) / (many - few)
+    return max(0.0, min(quick / each - few, many)) if each else many
+
+
+def _seconds(run: Run, inputs: Tensors) -> float:
+    """Of one run, the quickest of a few: other work only ever adds time."""
+    run(inputs)
+    taken: list[float] = []
+    while len(taken) < _TIMED and sum(taken) < _TIMED_SECONDS:
+        began = time.perf_counter()
+        run(inputs)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def _padded(joined: Joined, samples: Sequence[Tensors], length: int) -> Tensors:
+    filler = Lengths(joined.described)
+    filled = [filler.filled(dict(sample), length) for sample in samples]
+    return {name: np.concatenate([one[name] for one in filled]) for name in filled[0]}
+
+
+def _following(apart: Sequence[Tensors], together: Tensors, found: Array) -> dict[str, tuple[int, ...]]:
+    """The sizes of outputs that are as long as the request, alone and together."""
+    return {name: axes for name, joint in together.items() if (axes := tuple(
+        axis for axis in range(1, joint.ndim) if joint.shape[axis] == found.max()
+        and all(answer[name].ndim == joint.ndim and answer[name].shape[axis] == length
+                for answer, length in zip(apart, found, strict=True))))}
+
+
+def _differs(joined: Joined, samples: Sequence[Tensors], apart: Sequence[Tensors], together: Tensors) -> str:
+    filler = Lengths(joined.described)
+    for number, (sample, expected) in enumerate(zip(samples, apart, strict=True)):
+        mine = filler.cut_back({name: array[number:number + 1] for name, array in together.items()}, filler.of(sample))
+        for name, answer in expected.items():
+            if mine[name].shape != answer.shape:
+                return (f"output {name!r} has the shape {list(mine[name].shape[1:])}, and alone "
+                        f"{list(answer.shape[1:])}")
+            if not (off := difference(mine[name], answer)) <= HARMLESS:
+                return f"output {name!r} differs by {off:.2g} of its largest value from the answer to a request alone"
+    return ""
