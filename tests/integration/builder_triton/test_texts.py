@@ -44,7 +44,8 @@ def request(source: Path, folder: Path, shape: tuple[int | str, ...] = (), **mor
     sent = TensorSpec(name="text", dtype="string", shape=shape, preprocess=Preprocess(from_source=True))
     return BuildRequest(
         model_name="bert", source=SourceRequest(uri=str(source)), store_path=str(folder / "store"),
-        interface=Interface(inputs=(sent,)), engine=EngineRequest(max_batch_size=4, build_budget_seconds=240),
+        interface=Interface(inputs=(sent,)),
+        engine=EngineRequest(backend="onnxruntime", max_batch_size=4, build_budget_seconds=90),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100),
         **{"accuracy": AccuracyRequest(tolerance=0.1), **more})
 
@@ -96,7 +97,7 @@ async def _served(folder: Path, source: Path, data: Path) -> None:
 def _loaded(url: str, data: Path) -> dict[str, Any]:
     """The load generator takes the evaluation data as it is."""
     done = subprocess.run([sys.executable, "-m", "enginewright_builder.load", "--url", url, "--model", "model",
-                           "--jsonl", str(data), "--closed", "4", "--seconds", "30", "--max-requests", "80", "--json"],
+                           "--jsonl", str(data), "--closed", "4", "--seconds", "20", "--max-requests", "40", "--json"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
