@@ -204,9 +204,9 @@ bench-ways: ## On such a machine: Triton's backends and transports side by side,
 	  $(if $(WAYS),--ways "$(WAYS)") $(if $(BACKENDS),--backends "$(BACKENDS)") --output build/bench/ways.json
 
 .PHONY: bench-whole
-bench-whole: ## On such a machine: images of the client's own size, resized by the client and by the engine, into build/bench/whole.json (ACCELERATOR=cpu)
+bench-whole: ## On such a machine: images and sentences, prepared by the client and by the engine, into build/bench/whole.json (INPUTS=DIR; ACCELERATOR=cpu)
 	mkdir -p build/bench
-	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.whole $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) --output build/bench/whole.json
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.whole $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) $(if $(filter cpu,$(ACCELERATOR)),,--inputs $(INPUTS)/models) --output build/bench/whole.json
 
 .PHONY: test-gpu
 test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two)

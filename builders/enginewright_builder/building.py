@@ -4,6 +4,7 @@ engines that may ship. Imports PyTorch where the source needs it. ``proving`` is
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from enginewright_builder.engines.base import Artifact, BuildContext, Engine, Ex
 from enginewright_builder.engines.buckets import batch_buckets
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
+from enginewright_builder.engines.texted import texted
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions, settle
@@ -31,6 +33,7 @@ from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, 
 from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models.texted import Texted, given, in_tokens
 from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
@@ -38,6 +41,7 @@ from enginewright_builder.resolve import Resolved
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.texts import without_texts
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case
 
@@ -85,6 +89,8 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
+    if isinstance(prepared.source, Texted):
+        every, chosen = (texted(some, prepared.source.interface, prepared.source.tokeniser) for some in (every, chosen))
     try:
         climbed = _climb(chosen, every if request.engine.fallback == "source" else (), resolved, prepared, scratch,
                          steps, budget)
@@ -93,7 +99,8 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     with steps.step("finalists", f"keeping {climbed.name}, and answers to prove it with"):
         keeper = Keeper(folder)
         if request.keep_reference:
-            keep_reference(keeper.staging, prepared.exported, request.accuracy, resolved.metric_graph,
+            sent = dataclasses.replace(prepared.exported, interface=prepared.source.interface)
+            keep_reference(keeper.staging, sent, request.accuracy, resolved.metric_graph,
                            map(prepared.source.run, prepared.evaluation.batches))
         document = _hand_over(keeper, resolved, prepared, climbed, every, budget)
     keeper.write(dataclasses.replace(document, steps=dict(steps.seconds), spent=budget.spent))
@@ -145,7 +152,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         sizes = sorted({1, min(3, largest), largest})
         shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
-        exported = export_model(source, scratch / "export", checks)
+        exported = export_model(in_tokens(source), scratch / "export", [given(source, one) for one in checks])
+        exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
                     metric=metric, max_batch_size=largest, settled=settled)
@@ -156,10 +164,13 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
     request = resolved.request
     with steps.step("ladder", "building candidates") as report:
         size = prepared.max_batch_size
-        context = BuildContext(device=request.device, runtime=request.runtime, calibration=prepared.calibration,
+        take = prepared.exported.given
+        context = BuildContext(device=request.device, runtime=request.runtime,
+                               calibration=[take(batch) for batch in prepared.calibration],
                                max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
-                               example=prepared.evaluation.typical, source=prepared.source,
-                               located=resolved.located, stated=request.interface, joined=prepared.settled.joined,
+                               example=take(prepared.evaluation.typical), source=in_tokens(prepared.source),
+                               located=resolved.located, stated=without_texts(request.interface),
+                               joined=prepared.settled.joined,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)
@@ -188,7 +199,8 @@ def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, st
     if request.device.accelerator != "gpu":
         return None
     try:
-        return look(prepared.exported.path, prepared.evaluation.request(1), prepared.max_batch_size,
+        given = prepared.exported.given(prepared.evaluation.request(1))
+        return look(prepared.exported.path, given, prepared.max_batch_size,
                     batched=takes_batches(prepared.exported.interface))
     except Exception as error:  # any class of ONNX Runtime's
         report(0.0, f"the model's operators could not be counted, and do not order the trials: {str(error)[:200]}")

@@ -68,7 +68,10 @@ MODEL_FOLDER = "model"
 LIB_TENSORRT, LIB_TENSORRT_PYTHON = "TensorRT", "TensorRT's Python bindings"
 LIB_ONNXRUNTIME, LIB_TORCH = "ONNX Runtime", "PyTorch"
 LIB_CUDA_PYTHON, LIB_NUMPY = "CUDA's Python bindings", "NumPy"
-LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY)
+# Makes token ids of texts; the package tokenizers.
+LIB_TOKENIZERS = "Tokenizers"
+LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY,
+             LIB_TOKENIZERS)
 
 # Exit codes of the builder; the Job's podFailurePolicy reads them.
 EXIT_OK = 0
@@ -113,7 +116,8 @@ class Preprocess:
     """How the images that clients send become as large as the source takes them, before they are normalised: resized to
     ``height`` × ``width``, or so that the shorter side has ``shortest_edge`` pixels, by the filter ``resample``; then
     cut to ``crop_height`` × ``crop_width`` around the middle. 0 means not asked for. ``from_source``: this and the
-    normalisation stand in the source's ``preprocessor_config.json``."""
+    normalisation stand in the source's ``preprocessor_config.json``; of strings, which are texts, it says that the
+    server makes token ids of them by its ``tokenizer.json``."""
 
     from_source: bool = False
     height: int = 0

@@ -43,6 +43,7 @@ _LIBRARIES = (
     ("CUDA's Python bindings", ("cuda-bindings",), ""),
     ("NVML's Python bindings", ("nvidia-ml-py",), ""),
     ("NumPy", ("numpy",), ""),
+    ("Tokenizers", ("tokenizers",), ""),
 )
 # Of an image that has CUDA as Python packages, which set no variable.
 _CUDA_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")

@@ -15,7 +15,7 @@ import numpy as np
 from enginewright_builder.contract import Interface, Preprocess, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.normalise import channels_first, normalised_planes, order
-from enginewright_builder.shapes import BATCH, UNBOUNDED, shape_text, size_range
+from enginewright_builder.shapes import BATCH, STRING, UNBOUNDED, shape_text, size_range
 from enginewright_builder.sources.formats import Located, read_settings
 from enginewright_builder.tensors import Array
 
@@ -27,14 +27,15 @@ MOST_PIXELS = 4096
 
 
 def asked(interface: Interface | None) -> bool:
-    """Whether clients send something else than the source takes."""
-    return interface is not None and any(spec.normalise or spec.preprocess for spec in interface.inputs)
+    """Whether clients send images otherwise than the source takes them."""
+    return interface is not None and any((spec.normalise or spec.preprocess) and spec.dtype != STRING
+                                         for spec in interface.inputs)
 
 
 def check_source(located: Located, spec: TensorSpec) -> None:
     """The source has the processor that ``spec`` asks for, as far as its files say so. Raises :class:`UserError`
     ``InterfaceInvalid`` or ``SourceCorrupt``."""
-    if spec.preprocess is None or not spec.preprocess.from_source:
+    if spec.dtype == STRING or spec.preprocess is None or not spec.preprocess.from_source:
         return
     if spec.normalise is not None or spec.preprocess != Preprocess(from_source=True):
         raise _invalid(f"input {spec.name!r} says twice what is made of images",
@@ -54,7 +55,7 @@ def check(spec: TensorSpec) -> None:
     """Raises :class:`UserError` ``InterfaceInvalid`` for what no engine can make of images. What stands in the source's
     own files is not looked at."""
     how, field = spec.preprocess, f"spec.interface.inputs[{spec.name}]"
-    if how is None:
+    if how is None or spec.dtype == STRING:
         return
     if len(spec.shape) != _DIMENSIONS or spec.shape[0] != BATCH:
         raise _invalid(f"input {spec.name!r} is no batch of images", f"{field}.shape", shape_text(spec.shape),

@@ -42,6 +42,7 @@ from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
 from enginewright_builder.sources.saved_model import signature_interface
 from enginewright_builder.sources.signature import check_signature
+from enginewright_builder.texts import check_texts, text_input
 
 # Formats that say their inputs to who only reads them.
 _TELLING = ("onnx", tensorflow_packages.SAVED_MODEL)
@@ -75,6 +76,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest, check=_signed(request)))
     located = locate(path, request.source.format)
+    check_texts(located, stated)
     _check_images(located, stated)
     if located.format in tensorflow_packages.FORMATS:
         tensorflow_packages.packages()
@@ -139,12 +141,15 @@ def _data(request: BuildRequest, located: Located, data: DataRequest | None, whe
                         remedy="write a positive number, or 0 for all")
     path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
                                                 digest=data.digest))
-    samples = read_samples(path, where, columns(request.accuracy), words=located.format == "onnx")
+    words = located.format == "onnx" or text_input(request.interface) is not None
+    samples = read_samples(path, where, columns(request.accuracy), words=words)
     return samples.limited(data.samples), digest
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
     """Samples in the model's own types, as far as these are known without PyTorch; the build checks again."""
+    if spec := text_input(interface):
+        return check_against(samples, Interface(inputs=(spec,)), where)
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
         raise where.invalid("the file holds texts, but the model's folder has no tokenizer", "text",
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")

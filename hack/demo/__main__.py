@@ -114,7 +114,6 @@ def prepare_volumes(kube: Kube, image: str) -> None:
     for claim, size in (("models", "1Gi"), ("enginewright-store", "4Gi")):
         run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
     sentences.write(OUTPUT / "sentences")
-    inference.write_requests(OUTPUT / "sentences" / "requests.jsonl", sentences.sentences("evaluation"))
     volumes.fill(kube, NAMESPACE, "models", image, {"all-minilm-l6-v2": inference.model_directory(),
                                                     "sentences": OUTPUT / "sentences"})
 
@@ -155,7 +154,7 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
     say("Load until it scales up, then quiet until it scales down")
     replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
     target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
-              "--jsonl", "/models/sentences/requests.jsonl"]
+              "--jsonl", "/models/sentences/evaluation.jsonl"]
     traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "240"])
     with summary.timed("scale_up"):
         traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "90"])

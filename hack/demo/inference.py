@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -16,8 +15,7 @@ import tritonclient.http as triton
 from demo.sentences import SHOWCASE
 from demo.shell import Kube, StepError
 
-__all__ = ["SHOWCASE", "forwarded", "model_directory", "reference_embeddings", "served_embeddings",
-           "write_requests"]
+__all__ = ["SHOWCASE", "forwarded", "model_directory", "reference_embeddings", "served_embeddings"]
 
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -38,15 +36,6 @@ def tokenise(texts: list[str]) -> dict[str, np.ndarray[Any, Any]]:
     return {name: encoded[name].astype(np.int64) for name in MODEL_INPUTS if name in encoded}
 
 
-def write_requests(path: Path, texts: list[str]) -> None:
-    """One tokenised sentence a line, as the load generator sends them: ``{"input_ids": [101, …], …}``."""
-    tokens = tokenise(texts)
-    lengths = tokens["attention_mask"].sum(axis=1)
-    lines = [json.dumps({name: rows[index, :length].tolist() for name, rows in tokens.items()})
-             for index, length in enumerate(lengths)]
-    path.write_text("\n".join(lines) + "\n")
-
-
 def reference_embeddings(texts: list[str]) -> np.ndarray[Any, Any]:
     """What the model's authors prescribe: mean of the token vectors under the mask, normalised. float32[texts, 384]."""
     import torch
@@ -64,16 +53,11 @@ def reference_embeddings(texts: list[str]) -> np.ndarray[Any, Any]:
 
 
 def served_embeddings(address: str, model: str, texts: list[str]) -> np.ndarray[Any, Any]:
-    """The same sentences through Triton's HTTP endpoint at ``address`` (host:port)."""
-    tokens = tokenise(texts)
+    """The same sentences through Triton's HTTP endpoint at ``address`` (host:port), which tokenises them."""
+    sent = triton.InferInput("text", [len(texts), 1], "BYTES")
+    sent.set_data_from_numpy(np.array(texts, np.object_)[:, None])
     with contextlib.closing(triton.InferenceServerClient(address, network_timeout=60)) as client:
-        wanted = {entry["name"] for entry in client.get_model_metadata(model)["inputs"]}
-        inputs = []
-        for name in sorted(wanted & tokens.keys()):
-            tensor = triton.InferInput(name, list(tokens[name].shape), "INT64")
-            tensor.set_data_from_numpy(tokens[name])
-            inputs.append(tensor)
-        embeddings = client.infer(model, inputs).as_numpy("sentence_embedding")
+        embeddings = client.infer(model, [sent]).as_numpy("sentence_embedding")
     assert embeddings is not None
     return embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)  # type: ignore[no-any-return]
 

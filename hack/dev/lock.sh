@@ -21,13 +21,15 @@ compile dev
 compile planner-study
 compile sbom
 # One version of a package everywhere: what is tested is what runs in the images.
-for name in operator builder server tensorflow; do
+for name in operator builder tensorflow; do
   compile "$name" -c requirements/dev.txt
 done
+compile server -c requirements/dev.txt --override requirements/server-versions.in
 # On a GPU too, but for what gpu-versions.in names and what comes with PyTorch.
 own="$(sed -nE 's/^([a-z-]+).*/\1/p' requirements/gpu-versions.in | paste -sd '|')"
 mkdir -p build
 sed -nE 's/^([a-z0-9._-]+==[^ ]+).*/\1/p' requirements/dev.txt |
   grep -vE "^($own|nvidia-(c|n)[a-z0-9-]+|cuda-[a-z]+|triton|setuptools)==" >build/tested.in
 compile builder-gpu -c build/tested.in --override requirements/gpu-versions.in
-compile server-gpu -c build/tested.in -c requirements/builder-gpu.txt --override requirements/gpu-versions.in
+{ grep -v '^huggingface-hub' requirements/gpu-versions.in; cat requirements/server-versions.in; } >build/server-gpu-versions.in
+compile server-gpu -c build/tested.in -c requirements/builder-gpu.txt --override build/server-gpu-versions.in

@@ -32,7 +32,7 @@ def test_the_demo_shows_the_whole_way(kube: Kube, tmp_path: Path) -> None:
     server = model["status"]["server"]
     assert server["imageID"].startswith("sha256:")
     assert server["runtime"] == {"backends": ["python"], "pythonRuntimes": ["onnxruntime"]}
-    assert {one["name"] for one in server["libraries"]} == {"ONNX Runtime", "NumPy"}
+    assert {one["name"] for one in server["libraries"]} == {"ONNX Runtime", "NumPy", "Tokenizers"}
     asked = kube.json("get", "jobs", "-n", "enginewright-demo", "-l", "enginewright.io/step=ask")["items"]
     assert len(asked) == 1, "replicas run the image that was asked"
     shown = show(ROOT / "build/demo/report.html", tmp_path)

@@ -64,7 +64,8 @@ def drift_of(artifact: Artifact, model: ExportedModel, batches: Sequence[Tensors
     if graph is None:
         return DriftReport(unavailable=f"{artifact.rung.name} was not built from an ONNX of its own")
     try:
-        return drift(model.path, graph, batches, batched=takes_batches(model.interface))
+        given = [model.given(one) for one in _few(batches)]
+        return drift(model.path, graph, given, batched=takes_batches(model.interface))
     except Exception as error:  # any class of ONNX Runtime's
         log.warning("no drift report of %s", artifact.rung.name, exc_info=error)
         return DriftReport(unavailable=f"its graph does not run on a CPU: {str(error).strip()[:200]}")

@@ -240,11 +240,11 @@ def _parse_line(line: str, at: str, path: Path, where: DataField) -> dict[str, o
     return entry
 
 
-def _checked_text(text: str, at: str, path: Path, where: DataField) -> str:
+def _checked_text(text: str, at: str, value: object, where: DataField) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:  # JSON may write \ud83d without what follows it
-        raise where.invalid(f"{at}: text holds half a character: {error.reason}", path,
+        raise where.invalid(f"{at}: text holds half a character: {error.reason}", value,
                             "write whole characters, as UTF-8 or as both halves of an escape") from error
     return text
 
@@ -337,6 +337,8 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
         array = array[None]
     elif whole and array.ndim == 1 and not shape and len(array) == 1:
         array = array[0]
+    elif wanted == np.object_ and not array.ndim and shape == (1,):
+        array = np.asarray(array)[None]
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
@@ -345,6 +347,8 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
         raise where.invalid(f"{at} has shape {list(array.shape)}, expected {shape_text(shape)}", list(array.shape),
                             "give each sample in the shape of the model's input, without the batch dimension")
     if wanted == np.object_ and array.dtype.kind in "UO":
+        for text in np.asarray(array).ravel():
+            _checked_text(str(text), at, str(text), where)
         return np.asarray(array).astype(np.object_)
     if array.dtype != wanted and not _harmless(array, wanted):
         raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,

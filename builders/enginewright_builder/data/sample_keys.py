@@ -26,7 +26,11 @@ _WHOLE = 2.0 ** 53
 
 
 def text_key(text: str) -> str:
-    return hashlib.sha256(" ".join(unicodedata.normalize("NFKC", text).split()).encode()).hexdigest()
+    return hashlib.sha256(_plain(text).encode()).hexdigest()
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def row_key(row: Mapping[str, Array]) -> str:
@@ -50,7 +54,7 @@ def unpadded(row: Mapping[str, Array]) -> dict[str, Array]:
 
 def _canonical(array: Array) -> Array:
     if array.dtype.kind in "OU":
-        return np.frombuffer(json.dumps([str(text) for text in array.ravel()]).encode(), np.uint8)
+        return np.frombuffer(json.dumps([_plain(str(text)) for text in array.ravel()]).encode(), np.uint8)
     if array.dtype.kind in "biu":
         return array.astype(np.int64)
     largest = float(np.abs(array).max(initial=0.0))

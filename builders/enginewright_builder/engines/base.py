@@ -53,12 +53,14 @@ class Rung:
 class ExportedModel:
     """The source model as checked ONNX, the common ground of all engines.
 
-    ``interface`` has the batch dimension first in every shape, as the free dimension ``batch``.
+    ``interface`` has the batch dimension first in every shape, as the free dimension ``batch``. ``given`` makes what
+    the graph takes of what clients send, where that is not the same.
     """
 
     path: Path
     interface: Interface
     opset: int
+    given: Callable[[Tensors], Tensors] = lambda inputs: inputs
 
 
 @dataclass(frozen=True, kw_only=True)

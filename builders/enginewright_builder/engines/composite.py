@@ -6,13 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from enginewright_builder.engines.base import Artifact, Engine, Member, Rung, Runner
 from enginewright_builder.tensors import Call, Tensors
+from enginewright_builder.texts import TOKENISER_FILE
 
 
 def combine(members: Sequence[Member]) -> Artifact:
     """One artifact of ``members``, two at least, ascending by ``up_to``; one artifact may serve several ranges.
 
-    The files of each lie in a folder of their own (``m0/``, ``m1/``…). Triton's Python backend runs it, also members
-    that a native backend could run alone. Raises ``ValueError`` for members out of order or of other interfaces.
+    The files of each lie in a folder of their own (``m0/``, ``m1/``…), but for the tokenizer, which is everyone's.
+    Triton's Python backend runs it, also members that a native backend could run alone. Raises ``ValueError`` for
+    members out of order or of other interfaces.
     """
     limits = [member.up_to for member in members]
     if len(members) < 2 or limits != sorted(set(limits)):
@@ -21,8 +23,8 @@ def combine(members: Sequence[Member]) -> Artifact:
     if any(other.interface != first.interface for other in others):
         raise ValueError("the members of a composite differ in their interface")
     folders = member_folders(members)
-    files = {f"{folder}/{name}": path for member, folder in zip(members, folders, strict=True)
-             for name, path in member.artifact.files.items()}
+    files = {name if name == TOKENISER_FILE else f"{folder}/{name}": path
+             for member, folder in zip(members, folders, strict=True) for name, path in member.artifact.files.items()}
     return Artifact(
         rung=Rung(backend=_joined(one.artifact.rung.backend for one in members),
                   precision=_joined(one.artifact.rung.precision for one in members)),

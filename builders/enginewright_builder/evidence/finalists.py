@@ -59,7 +59,7 @@ def _measure_work(exported: ExportedModel, sample: Tensors, figures: Sequence[Me
     """
     kinds = {kind for one in figures if (kind := arithmetic(one.precision))}
     try:
-        work = count_work(exported.path, sample, batched=takes_batches(exported.interface))
+        work = count_work(exported.path, exported.given(sample), batched=takes_batches(exported.interface))
         ceilings = measure_ceilings(accelerator, kinds)
     except Exception as error:  # any class of any runtime library
         log.warning("the roofline was not measured", exc_info=error)

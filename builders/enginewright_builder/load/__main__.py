@@ -85,16 +85,18 @@ async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[R
         config = (await client.get_model_config(options.model, as_json=True))["config"]
     batched = int(config.get("max_batch_size", 0)) > 0
     if options.jsonl:
-        return [_from_json(options.model, described["inputs"], json.loads(line), batched) for line in lines]
+        return [from_json(options.model, described["inputs"], json.loads(line), batched) for line in lines]
     shapes = dict(_shape(text) for text in options.shape)
     return [encode(options.model, _made_up(described["inputs"], shapes, options.batch, batched))]
 
 
-def _from_json(model: str, described: Sequence[Mapping[str, Any]], line: Mapping[str, Any], batched: bool) -> Request:
-    """One sample without its batch dimension: ``{"input_ids": [101, 2023, 102], …}``."""
+def from_json(model: str, described: Sequence[Mapping[str, Any]], line: Mapping[str, Any], batched: bool) -> Request:
+    """One sample without its batch dimension: ``{"input_ids": [101, 2023, 102], …}``, or ``{"text": "…"}``."""
     arrays = {}
     for entry in described:
         array = np.asarray(line[entry["name"]], dtype=triton_to_np_dtype(entry["datatype"]))
+        if not array.ndim and len(entry["shape"]) > batched:  # one text, where a row of them is taken
+            array = array[None]
         arrays[entry["name"]] = array[None] if batched else array
     return encode(model, arrays)
 
@@ -155,7 +157,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=_positive, default=1, help="rows of each request")
     data = parser.add_mutually_exclusive_group()
     data.add_argument("--inputs", metavar="FILE.npz", help="arrays by input name, samples in the leading dimension")
-    data.add_argument("--jsonl", metavar="FILE", help="one sample a line: {\"input\": [values]}")
+    data.add_argument("--jsonl", metavar="FILE",
+                      help="one sample a line: {\"input\": [values]}, or {\"input\": \"text\"}")
     parser.add_argument("--mask", default="", metavar="NAME",
                         help="with --inputs: send rows without the padding that this input marks with 0")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME:N[,N]", help="shape of made-up inputs")

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from enginewright_builder.contract import Interface
+from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
@@ -15,6 +15,7 @@ from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked_batch, takes_batches
 from enginewright_builder.sources import tensorflow_packages
 from enginewright_builder.sources.formats import Located
+from enginewright_builder.texts import check_texts, text_input, without_texts
 
 if TYPE_CHECKING:
     from enginewright_builder.models.processors import Processor
@@ -27,10 +28,13 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
     may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
     says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes;
-    where it says what becomes of outputs the model answers that.
+    where it says what becomes of outputs the model answers that. Where clients send texts the source is behind its own
+    tokenizer.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
+    if interface is not None and (texts := text_input(interface)):
+        return _texted(located, interface, texts, workspace, device)
     steps, stated = interface.postprocess if interface else (), without_steps(interface)
     source = _taking(located, stated, workspace, device)
     if not steps:
@@ -38,6 +42,15 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     from enginewright_builder.models.finished import Finished
 
     return Finished(source, steps)
+
+
+def _texted(located: Located, interface: Interface, texts: TensorSpec, workspace: Path | None,
+            device: str) -> SourceModel:
+    from enginewright_builder.models.texted import Texted
+
+    check_texts(located, interface)
+    source = load_model(located, without_texts(interface), workspace, device)
+    return Texted(source, texts, workspace or located.path)
 
 
 def _taking(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:

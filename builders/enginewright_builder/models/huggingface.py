@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
 from torch import nn
@@ -26,13 +25,13 @@ from torch import nn
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize
+from enginewright_builder.models.folder_tokenizer import FolderTokenizer
 from enginewright_builder.models.hf_kinds import served_part, sizes_to_observe
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH, size_range
 from enginewright_builder.sources.formats import check_config, read_settings
-from enginewright_builder.tensors import Tensors
 
 _FIELD = "spec.source.uri"
 # Outputs that are no answers: caches, per-layer states.
@@ -144,12 +143,7 @@ def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[T
     names = _input_names(interface, list(tokenizer.model_input_names))
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-
-    def tokenize(texts: Sequence[str]) -> Tensors:
-        encoded = tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="np")
-        return {name: np.asarray(encoded[name], dtype=np.int64) for name in names}
-
-    return tokenize, _token_specs(names, limit)
+    return FolderTokenizer(tokenizer, tuple(names), limit), _token_specs(names, limit)
 
 
 def _input_names(interface: Interface | None, known: list[str]) -> list[str]:

@@ -18,6 +18,14 @@ _LARGEST_IMAGE = 1024
 # What exporters call the batch, ``x_0`` where it has no name.
 _BATCHES = re.compile(r"(?i)n|bs?|batch.*|rows|.*_0")
 _WORDS = np.array(["engine", "wright", "makes", "models", "fast", "and", "tells", "why", "Zürich", "42"])
+_TEXT = """
+    the a of in to and with from after before when because it was were has had is are not no our their every another
+    nurse violinist neighbour train lighthouse council gardener van pilot baker ferry school referee museum judge
+    waited forgot praised needs arrived lost changed caused opened closed repaired measured counted found answered
+    rain letter newspaper paint key meeting year discussion storm price winter coffee engine model city house water
+    early quietly often never slowly again yesterday 42 1984 Zürich naïve e-mail
+    """
+_SHORTEST = 2
 # Integers are below this where nothing is known of the tables they index: any table has two rows.
 DEFAULT_VOCABULARY = 2
 
@@ -28,7 +36,7 @@ def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int
     whole calls what is called like a batch is 1. Images that engines resize have a size of their own for each
     ``seed``."""
     rng, batched = np.random.default_rng(seed), takes_batches(interface)
-    return {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng, vocabulary)
+    return {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng, vocabulary, size)
             for spec in interface.inputs}
 
 
@@ -55,7 +63,15 @@ def _sizes(shape: tuple[int | str, ...], size: int) -> tuple[int, ...]:
                  for one, (low, high) in zip(shape, ranges, strict=True))
 
 
-def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int) -> Array:
+def _sentences(shape: tuple[int, ...], rng: np.random.Generator, size: int) -> Array:
+    """Of lengths from :data:`_SHORTEST` to ``size`` words, of which many are short, as texts are."""
+    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(max(size, _SHORTEST)), shape)).astype(int)
+    words = _TEXT.split()
+    made = [" ".join(rng.choice(words, length)) for length in lengths.ravel()]
+    return np.array(made, np.object_).reshape(shape)
+
+
+def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int, size: int) -> Array:
     dtype = numpy_dtype(spec.dtype)
     if spec.normalise is not None:
         return rng.integers(0, 256, shape).astype(dtype)
@@ -63,6 +79,8 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
         return np.ones(shape, dtype)
     if spec.name in ("token_type_ids", "position_ids"):
         return np.zeros(shape, dtype)
+    if spec.preprocess is not None and dtype.kind == "O":
+        return _sentences(shape, rng, size)
     if dtype.kind == "O":
         return rng.choice(_WORDS, shape).astype(np.object_)
     if dtype.kind == "b":

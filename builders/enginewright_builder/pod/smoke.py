@@ -123,7 +123,8 @@ def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline
     inputs, parts = [], []
     front = [] if recorded.get("whole") else [batch]  # a model without a batch takes a sample as it is
     for tensor in recorded["inputs"]:
-        data = repeated(decoded(tensor["data"]), recorded["samples"], batch)
+        texts = tensor["datatype"] == "BYTES"
+        data = repeated(decoded(tensor["data"]), recorded["samples"], batch, texts=texts)
         inputs.append({"name": tensor["name"], "datatype": tensor["datatype"], "shape": [*front, *tensor["shape"]],
                        "parameters": {"binary_data_size": len(data)}})
         parts.append(data)
@@ -161,11 +162,23 @@ def unpacked(body: bytes, length: int) -> dict[str, tuple[str, bytes]]:
     return found
 
 
-def repeated(data: bytes, samples: int, batch: int) -> bytes:
-    """``batch`` samples, taken round and round of those recorded."""
+def repeated(data: bytes, samples: int, batch: int, *, texts: bool = False) -> bytes:
+    """``batch`` samples, taken round and round of those recorded. ``texts`` have each a length of their own."""
+    if texts:
+        rows = text_rows(data, samples)
+        return b"".join(rows[place % samples] for place in range(batch))
     size = len(data) // samples
     whole, rest = divmod(batch, samples)
     return data * whole + data[:rest * size]
+
+
+def text_rows(data: bytes, samples: int) -> list[bytes]:
+    """Of each sample the texts, as Triton writes them: four bytes that say how long each is, and the text."""
+    ends = [0]
+    while ends[-1] < len(data):
+        ends.append(ends[-1] + 4 + int.from_bytes(data[ends[-1]:ends[-1] + 4], "little"))
+    each = (len(ends) - 1) // samples
+    return [data[ends[row * each]:ends[(row + 1) * each]] for row in range(samples)]
 
 
 def decoded(text: str) -> bytes:

@@ -21,6 +21,7 @@ from enginewright_builder.engines.session_parameters import (
 )
 from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.texts import TOKENISER_FILE
 from enginewright_builder.triton.model_config import ServedModel, model_config, to_text, warmup_data
 
 CONFIG_FILE = "config.pbtxt"
@@ -44,10 +45,11 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
 
     ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
     (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python``
-    ``model.py`` is added, with the modules that it needs and ``engines.json``, which has what each engine gets.
-    Artifact files are hard-linked where possible, else copied. For native backends ``artifact.parameters`` named
-    ``profiles`` and ``graph_batches`` (comma-separated) set the TensorRT optimisation profiles and the batch sizes
-    captured as CUDA graphs; all others go into ``config.pbtxt`` as they are.
+    ``model.py`` is added, with the modules that it needs and ``engines.json``, which has what each engine gets, and
+    ``tokeniser.py`` where a tokenizer is among the files. Artifact files are hard-linked where possible, else copied.
+    For native backends ``artifact.parameters`` named ``profiles`` and ``graph_batches`` (comma-separated) set the
+    TensorRT optimisation profiles and the batch sizes captured as CUDA graphs; all others go into ``config.pbtxt`` as
+    they are.
 
     Raises :class:`UserError` as :func:`model_config` does, ``FileExistsError`` when the model is already there, and
     ``ValueError`` for a composite whose members do not take the largest batch.
@@ -108,8 +110,8 @@ def engines(members: Iterable[Member], *, whole: bool) -> dict[str, Any]:
     folders = [""] if whole else [f"{folder}/" for folder in member_folders(members)]
     return {"engines": [
         {"up_to": one.up_to, "runtime": runtime(one.artifact),
-         "files": sorted(folder + name for name in one.artifact.files), "buckets": captured_batches(one.artifact),
-         "parameters": session_parameters(one.artifact)}
+         "files": sorted(folder + name for name in one.artifact.files if name != TOKENISER_FILE),
+         "buckets": captured_batches(one.artifact), "parameters": session_parameters(one.artifact)}
         for one, folder in zip(members, folders, strict=True)]}
 
 
@@ -118,7 +120,8 @@ def _write_program(version: Path, members: tuple[Member, ...], *, whole: bool, j
     if joined:
         described["lengths"] = joined.described
     (version / ENGINES_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    programs = {"model.py", *([LENGTHS] if joined else [])}
+    tokeniser = ["tokeniser.py"] if (version / TOKENISER_FILE).exists() else []
+    programs = {"model.py", *tokeniser, *([LENGTHS] if joined else [])}
     for name in programs.union(*(SESSIONS[entry["runtime"]] for entry in described["engines"])):
         (version / name).write_bytes(resources.files(PYTHON_MODEL).joinpath(name).read_bytes())
 

@@ -17,7 +17,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from tritonclient.utils import np_to_triton_dtype
+from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 
 from enginewright_builder.contract import canonical
 from enginewright_builder.errors import UserError
@@ -61,12 +61,15 @@ class SmokeSamples:
 
 
 def choose(samples: Tensors, reference: Callable[[Tensors], Tensors], max_batch_size: int) -> SmokeSamples | None:
-    """The first few of ``samples`` with their answers; None where even one is too large to keep, or is not numbers."""
+    """The first few of ``samples`` with their answers; None where even one is too large to keep, or is answered by
+    something else than numbers."""
     alone = _first(samples, 1)
     answers = reference(alone)
-    if any(array.dtype.kind not in "fiub" for array in (*alone.values(), *answers.values())):
+    if any(array.dtype.kind not in "fiub" for array in answers.values()):
         return None
-    each = sum(array.nbytes for array in (*alone.values(), *answers.values()))
+    largest = max(sum(_size(array[row:row + 1]) for array in samples.values())
+                  for row in range(min(MAX_SAMPLES, _rows(samples))))
+    each = largest + sum(map(_size, answers.values()))
     if each > ALONE_BYTES:
         return None
     count = max(1, min(MAX_SAMPLES, max_batch_size, _rows(samples), SEVERAL_BYTES // max(1, each)))
@@ -113,7 +116,14 @@ def _tensor(name: str, array: Array) -> dict[str, Any]:
             "data": base64.b64encode(_raw(array)).decode()}
 
 
+def _size(array: Array) -> int:
+    """In bytes. Texts have a length of their own, each."""
+    return len(_raw(array)) if array.dtype.kind == "O" else array.nbytes
+
+
 def _raw(array: Array) -> bytes:
+    if array.dtype.kind == "O":
+        return bytes(serialize_byte_tensor(array).item())
     return np.ascontiguousarray(array).tobytes()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
+from enginewright_builder.contract import Interface, Preprocess, ServingChoice, TensorSpec
 from enginewright_builder.triton.model_config import ServedModel, model_config, parse_text, to_text
 
 HERE = Path(__file__).parent
@@ -36,6 +36,17 @@ CASES = {
         warmup=WARMUP,
         serving=ServingChoice(max_batch_size=32, max_queue_delay_us=500, instance_count=2),
         parameters={"threads": "1", "model_file": "model.onnx"},
+    ),
+    "python-texts": ServedModel(
+        name="minilm",
+        triton_backend="python",
+        interface=Interface(
+            inputs=(TensorSpec(name="text", dtype="string", shape=("batch", 1),
+                               preprocess=Preprocess(from_source=True)),),
+            outputs=TEXT.outputs),
+        warmup={"text": np.array([["a text"]], np.object_)},
+        serving=ServingChoice(max_batch_size=32),
+        parameters={"threads": "1"},
     ),
     "python-lengths": ServedModel(
         name="minilm",

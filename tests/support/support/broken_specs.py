@@ -49,6 +49,11 @@ def _resized(**changed: Any) -> dict[str, Any]:
     return {**SOURCE, "interface": {"inputs": [{name: value for name, value in given.items() if value is not None}]}}
 
 
+def _texts(*others: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    given = {"name": "text", "dtype": "string", "preprocess": {"fromSource": True}, **changed}
+    return {**SOURCE, "interface": {"inputs": [given, *others]}}
+
+
 def _padded(**changed: Any) -> dict[str, Any]:
     inputs = [{"name": name, "dtype": "int64", "shape": ["batch", "1..512"]} for name in ("ids", "kept")]
     return {**SOURCE, "interface": {"inputs": inputs, "padding": {"mask": "kept", **changed}}}
@@ -247,7 +252,7 @@ BROKEN = (
            "spec.interface.inputs[0].normalise.std", "[1.0, 1.0, 1.0]", "one for each channel"),
     Broken("floats resized", _resized(dtype="float32", normalise=None, preprocess={"fromSource": True}),
            "spec.interface.inputs[0].dtype", "float32", "write uint8",
-           "clients send the bytes that preprocess is about"),
+           "preprocess is about images or texts"),
     Broken("no images resized", _resized(shape=["batch", 3, 8]), "spec.interface.inputs[0].shape", "batch",
            "such as [batch, 224..1024, 224..1024, 3]", "preprocess needs the shape of the images"),
     Broken("images without a bound", _resized(shape=["batch", "height", 90, 3]), "spec.interface.inputs[0].shape",
@@ -283,6 +288,16 @@ BROKEN = (
         "size": {"height": 8, "width": 9}, "cropSize": {"height": 9, "width": 9}}),
            "spec.interface.inputs[0].preprocess.cropSize", "9", "write at most what size says",
            "cropSize is more than size leaves"),
+    Broken("texts that the user says how to tokenise", _texts(preprocess={"size": {"height": 8, "width": 8}}),
+           "spec.interface.inputs[0].preprocess", "height", "write preprocess: {fromSource: true}",
+           "only the source says how token ids are made of texts"),
+    Broken("texts in three dimensions", _texts(shape=["batch", 1, 1]), "spec.interface.inputs[0].shape", "batch",
+           "write [batch, 1], or [batch, 2] for pairs", "texts come one a row, or as pairs"),
+    Broken("three texts a row", _texts(shape=["batch", 3]), "spec.interface.inputs[0].shape", "3",
+           "write [batch, 1], or [batch, 2] for pairs"),
+    Broken("texts beside token ids", _texts({"name": "input_ids", "dtype": "int64"}),
+           "spec.interface.inputs", '["text", "input_ids"]', "leave it alone in the list",
+           "an input of texts stands in the place of all inputs of the source"),
     Broken("a mask of what pools nothing", {**SOURCE, "interface": {"postprocess": [
         {"output": "logits", "function": "softmax", "mask": "attention_mask"}]}},
            "spec.interface.postprocess[0].mask", "attention_mask", "write function meanPooling",

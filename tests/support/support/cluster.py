@@ -145,7 +145,8 @@ def resolved() -> Outcome:
 
 # Of images with ONNX Runtime for Triton's Python backend, and nothing else.
 IMAGE_FACTS = ImageFacts(architecture="x86_64", python="3.11.2", tritonserver="nvidia-pytriton 0.7.0",
-                         backends=("python",), libraries={"ONNX Runtime": "1.31.0", "NumPy": "2.4.1"})
+                         backends=("python",),
+                         libraries={"ONNX Runtime": "1.31.0", "NumPy": "2.4.1", "Tokenizers": "0.23.3"})
 SERVER_DIGEST = "sha256:" + "5" * 64
 
 

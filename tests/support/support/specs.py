@@ -52,6 +52,8 @@ _IMAGES: list[Raw] = [
     {"name": "image", "dtype": "uint8", "shape": ["batch", "224..1024", 300, 3], "preprocess": {"fromSource": True}},
     {**_BYTES, "preprocess": {"size": {"height": 128, "width": 96}, "resample": "bicubic"}},
     {**_BYTES, "preprocess": {"size": {"shortestEdge": 99}, "cropSize": {"height": 99, "width": 64}}}]
+_TEXTS: list[list[Raw]] = [[{"name": "text", "dtype": "string", "preprocess": {"fromSource": True}, **shape}]
+                           for shape in ({}, {"shape": ["batch", 1]}, {"shape": ["batch", 2]})]
 _steps: st.SearchStrategy[Raw] = st.sampled_from([
     {"output": "scores", "function": "softmax"}, {"output": "tokens", "function": "meanPooling"},
     {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"},
@@ -118,7 +120,8 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         "engine": engine, "placement": placement,
     }
     spec |= draw(_optional(
-        interface=_optional(inputs=_tensors | st.sampled_from(_IMAGES).map(lambda one: [one]), outputs=_tensors,
+        interface=_optional(inputs=_tensors | st.sampled_from(_IMAGES).map(lambda one: [one]) | st.sampled_from(_TEXTS),
+                              outputs=_tensors,
                               postprocess=st.lists(_steps, max_size=2)) | st.just(_PADDED),
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
                            maxLoss=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),

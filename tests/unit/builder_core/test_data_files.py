@@ -59,6 +59,18 @@ def test_unreadable_file_is_told(name: str, content: str, told: str, tmp_path: P
     assert caught.value.remedy
 
 
+def test_half_a_character_is_told_whatever_the_input_is_called(tmp_path: Path) -> None:
+    interface = Interface(inputs=(TensorSpec(name="query", dtype="string", shape=("batch", 2)),))
+    path = write(tmp_path / "e.jsonl", '{"query": ["a", "b"]}\n{"query": ["a", "\\ud83d"]}\n')
+    with pytest.raises(UserError, match="sample 1: query: text holds half a character"):
+        check_against(read_samples(path, words=True), interface)
+
+
+def test_texts_that_differ_in_white_space_are_one_sample() -> None:
+    one, other = (row_key({"text": np.array([text], np.object_)}) for text in ("a  b", "a b\n"))
+    assert one == other != row_key({"text": np.array(["ab"], np.object_)})
+
+
 def test_texts_may_hold_what_ends_lines_elsewhere(tmp_path: Path) -> None:
     """As pages of the web do."""
     texts = [f"{place} one\u2028two\x85three" for place in range(20)]

@@ -35,7 +35,7 @@ from enginewright_builder.load import (
     open_loop,
     poisson_arrivals,
 )
-from enginewright_builder.load.__main__ import main
+from enginewright_builder.load.__main__ import from_json, main
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, split, unpadded
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 from enginewright_builder.load.stopping import Stop
@@ -323,6 +323,15 @@ def test_a_request_carries_its_arrays() -> None:
         ("t", "BYTES", [2, 1]),
     ]
     assert message.raw_input_contents[1] == b"\x01\0\0\0a\x02\0\0\0bc"
+
+
+@pytest.mark.parametrize(("line", "shape"), [({"text": "Zürich"}, [1, 1]), ({"text": ["Zürich"]}, [1, 1]),
+                                             ({"text": ["Zürich", "where?"]}, [1, 2])])
+def test_a_line_of_text_is_a_row_of_bytes(line: dict[str, Any], shape: list[int]) -> None:
+    made = from_json("m", [{"name": "text", "datatype": "BYTES", "shape": [-1, shape[1]]}], line, batched=True)
+    sent, = service_pb2.ModelInferRequest.FromString(made.payload).inputs
+    assert (sent.datatype, list(sent.shape), made.batch) == ("BYTES", shape, 1)
+    assert b"Z\xc3\xbcrich" in made.payload
 
 
 def test_a_response_gives_its_arrays() -> None:

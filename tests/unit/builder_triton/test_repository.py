@@ -68,6 +68,21 @@ def test_python_backend_gets_its_program_and_its_share_of_the_cores(tmp_path: Pa
          "parameters": {}}]}
 
 
+def test_a_tokenizer_lies_beside_the_engines_and_is_none_of_their_files(tmp_path: Path) -> None:
+    made = artifact(tmp_path, "python", "model.onnx", "tokeniser.json")
+    alone = write_model(tmp_path / "alone", "m", made, ServingChoice(max_batch_size=4))
+    assert tree(alone) == {"config.pbtxt", "1/model.py", "1/ort_session.py", "1/tokeniser.py", "1/engines.json",
+                           "1/model.onnx", "1/tokeniser.json"}
+    other = served_by(artifact(tmp_path, "python", "model.pt2", "session.json", "tokeniser.json"),
+                      python_runtime="torch")
+    joined = combine([Member(up_to=1, artifact=made), Member(up_to=4, artifact=other)])
+    both = write_model(tmp_path / "both", "m", joined, ServingChoice(max_batch_size=4))
+    assert {name for name in tree(both) if "tokeniser" in name} == {"1/tokeniser.json", "1/tokeniser.py"}
+    for model, files in ((alone, [["model.onnx"]]), (both, [["m0/model.onnx"], ["m1/model.pt2", "m1/session.json"]])):
+        described = json.loads((model / "1/engines.json").read_text())["engines"]
+        assert [entry["files"] for entry in described] == files
+
+
 JOINED = Joined(mask="x", fill={"x": 0.0}, cut={"y": (1,)}, run_positions=37.5, steps=(8, 16))
 
 

@@ -105,9 +105,12 @@ def test_what_is_kept_is_bounded(width: int, largest: int, samples: int, batches
     assert len(chosen.request(batches[-1])["x"]) == batches[-1]
 
 
-@pytest.mark.parametrize("samples", [np.ones((2, 2_000_000), np.float32), np.array([["a"]], np.object_)])
-def test_what_cannot_be_kept_is_left_out(samples: Array) -> None:
-    assert choose({"x": samples}, lambda inputs: {"y": np.ones((1, 1), np.float32)}, 4) is None
+@pytest.mark.parametrize(("samples", "answer"), [
+    (np.ones((2, 2_000_000), np.float32), np.ones((1, 1), np.float32)),
+    (np.array([["a" * 7_000_000]], np.object_), np.ones((1, 1), np.float32)),
+    (np.ones((2, 2), np.float32), np.array([["a"]], np.object_))])
+def test_what_cannot_be_kept_is_left_out(samples: Array, answer: Array) -> None:
+    assert choose({"x": samples}, lambda inputs: {"y": answer}, 4) is None
 
 
 def recorded(answers: list[list[Array]], reference: Array) -> dict[str, Any]:
@@ -117,6 +120,24 @@ def recorded(answers: list[list[Array]], reference: Array) -> dict[str, Any]:
     assert chosen.batches == (1, 5)
     found: dict[str, Any] = json.loads(record(chosen, [[{"y": one} for one in batch] for batch in answers]))
     return found
+
+
+def test_texts_are_kept_and_sent_round_and_round() -> None:
+    texts = np.array([["one"], ["Zürich"], [""]], np.object_)
+    kept = smoke_record.choose({"text": texts}, lambda sent: {"y": np.ones((len(sent["text"]), 2), np.float32)}, 5)
+    assert kept is not None
+    document = json.loads(smoke_record.record(kept, [[{"y": np.ones((size, 2), np.float32)}] for size in kept.batches]))
+    sent, = document["inputs"]
+    assert (sent["datatype"], sent["shape"], document["batches"]) == ("BYTES", [1], [1, 5])
+    data = smoke.repeated(smoke.decoded(sent["data"]), 3, 5, texts=True)
+    assert data == b"".join(len(one).to_bytes(4, "little") + one for one in
+                            (b"one", "Zürich".encode(), b"", b"one", "Zürich".encode()))
+
+
+def test_pairs_of_texts_stay_together() -> None:
+    data = b"".join(len(one).to_bytes(4, "little") + one for one in (b"a", b"bc", b"", b"d"))
+    assert smoke.text_rows(data, 2) == [data[:11], data[11:]]
+    assert smoke.repeated(data, 2, 3, texts=True) == data + data[:11]
 
 
 def test_the_limit_is_what_was_measured_and_a_slack() -> None:

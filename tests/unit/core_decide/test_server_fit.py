@@ -20,6 +20,8 @@ GPU_IMAGE = ImageFacts(backends=("python",), libraries={"TensorRT": "10.6.0", **
 TRITON = ImageFacts(backends=("identity", "onnxruntime", "python", "tensorrt"), libraries={"TensorRT": "10.6.0"})
 NATIVE_BUILDER = replace(GPU_IMAGE, backends=TRITON.backends)
 GPU: dict[str, Any] = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-L4"}}}
+TEXTS: dict[str, Any] = {**SPEC, "interface": {"inputs": [
+    {"name": "text", "dtype": "string", "preprocess": {"fromSource": True}}]}}
 # Nodes need not tell that their MIG layout is done.
 CONFIG = OperatorConfig(require_mig_config_state=False)
 
@@ -103,6 +105,9 @@ OTHER = replace(GPU_IMAGE, libraries={**GPU_IMAGE.libraries, "TensorRT": "10.5.0
     ({**GPU, "engine": {"backend": "tensorrt"}}, OTHER, "TensorRTVersionMismatch",
      ("10.6.0.26", "10.5.0, 10.5.0.18", "spec.engine.backend: auto")),
     ({**GPU, "engine": {"backend": "tensorrt"}}, IMAGE_FACTS, "ServerImageUnfit", ("spec.engine.backend tensorrt",)),
+    (TEXTS, GPU_IMAGE, "ServerImageUnfit", ("no Python package tokenizers", "NumPy 2.4.1", "images.server")),
+    (TEXTS, replace(IMAGE_FACTS, backends=("onnxruntime",)), "ServerImageUnfit", ("has no backend python",)),
+    (TEXTS, replace(TRITON, libraries={"Tokenizers": "0.23.3"}), "ServerImageUnfit", ("any engine",)),  # native alone
 ])
 def test_no_build_that_could_not_be_served(
     spec: dict[str, Any], server: ImageFacts, reason: str, says: tuple[str, ...]
@@ -117,6 +122,10 @@ def test_no_build_that_could_not_be_served(
     cluster.operate()
     assert not cluster.running("build")
     assert f"Warning {reason}" in cluster.log
+
+
+def test_texts_are_built_where_the_server_has_what_makes_tokens_of_them() -> None:
+    assert told(TEXTS, IMAGE_FACTS).running("build")
 
 
 def test_an_image_that_cannot_be_asked_starts_no_build() -> None:

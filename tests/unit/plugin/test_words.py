@@ -70,7 +70,7 @@ def test_one_that_serves() -> None:
     assert said.facts[0].startswith("Engine: onnxruntime int8 (")
     assert "2.20 times the throughput of the source model, p99 9 ms, accuracy at least 0.995." in said.facts[0]
     assert said.facts[1] == ("Server image: enginewright-server:latest has Triton nvidia-pytriton 0.7.0, "
-                             "ONNX Runtime 1.31.0, NumPy 2.4.1, Triton backends python.")
+                             "ONNX Runtime 1.31.0, NumPy 2.4.1, Tokenizers 0.23.3, Triton backends python.")
     assert said.facts[2].endswith("1 of 1 replicas ready.")
     assert {line[0] for line in said.way} == {"✓"}
     assert not said.next

@@ -5,6 +5,9 @@ standard library and NumPy, and the session modules what they run with. All requ
 run as one batch, and those of different length where padding is harmless. An error answers the request that caused it
 and leaves the others alone.
 
+Where ``tokeniser.json`` lies beside it clients send texts: those of all requests of one call become one batch of token
+ids, by ``tokeniser.py``.
+
 Triton copies each input once, into memory that it shares with this process, or hands over where it lies on the GPU. A
 session that takes members copies from there to the engine's own buffers, and nothing lies between.
 
@@ -38,6 +41,7 @@ Member = tuple[int, dict[str, Any]]
 # Triton's stub starts its interpreter without the environment, and so without PYTHONPATH.
 sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
                 if entry and entry not in sys.path]
+TOKENISER_FILE = "tokeniser.json"
 MODULES = {"onnxruntime": "ort_session", "tensorrt": "trt_session", "torch": "aoti_session"}
 
 
@@ -64,6 +68,10 @@ class TritonPythonModel:
             if key not in sessions:
                 sessions[key] = opened(folder, entry, device, parameters)
             self.engines.append((entry["up_to"], sessions[key]))
+        # Makes what the engines take of the texts that clients send; None where these send the engines' own inputs.
+        self.texts: Any = None
+        if (described_by := folder / TOKENISER_FILE).exists():
+            self.texts = loaded(folder, "tokeniser").Tokeniser(described_by, int(parameters.get("threads", "0")))
         readers = [session for session in sessions.values() if session.takes_members]
         self.shared = loaded(folder, "shared_memory").SharedMemory(
             [session.register for session in readers]) if readers else None
@@ -131,6 +139,8 @@ class TritonPythonModel:
 
     def run(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Outputs of each member, as if it were alone."""
+        if self.texts is not None:
+            return self.run_texts(batch)
         if not self.joins(batch[0]):
             return self.run_equal(batch)
         outputs: list[dict[str, Any]] = [{}] * len(batch)
@@ -153,12 +163,16 @@ class TritonPythonModel:
         if len(batch) == 1:
             return [session.run(batch[0])]
         joined = session.run({name: np.concatenate([inputs[name] for inputs in batch]) for name in self.input_names})
-        for name, array in joined.items():
-            if not array.ndim or len(array) != sum(rows):
-                raise ValueError(f"output {name!r} of shape {array.shape} cannot be split over a batch of {sum(rows)}")
-        ends = np.cumsum(rows)
-        return [{name: array[end - count:end] for name, array in joined.items()}  # views
-                for count, end in zip(rows, ends, strict=True)]
+        return split(joined, rows)
+
+    def run_texts(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """All texts become one batch of token ids, padded to the longest of them."""
+        texts = [inputs[self.texts.input] for inputs in batch]
+        tokens = self.texts.arrays(np.concatenate(texts) if len(texts) > 1 else texts[0])
+        rows = [len(one) for one in texts]
+        session = self.session(sum(rows))
+        answers = session.run_members([tokens])[0] if session.takes_members else session.run(tokens)
+        return split(answers, rows)
 
     def session(self, batch: int) -> Any:
         """Triton refuses what is above the largest, and an unbatched model has one engine for everything."""
@@ -174,6 +188,16 @@ class TritonPythonModel:
                 tensors.append(pb_utils.Tensor(name, np.ascontiguousarray(whole)) if isinstance(whole, np.ndarray)
                                else pb_utils.Tensor.from_dlpack(name, whole))
         return pb_utils.InferenceResponse(output_tensors=tensors)
+
+
+def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Views of each member's rows."""
+    for name, array in joined.items():
+        if not array.ndim or len(array) != sum(rows):
+            raise ValueError(f"output {name!r} of shape {array.shape} cannot be split over a batch of {sum(rows)}")
+    ends = np.cumsum(rows)
+    return [{name: array[end - count:end] for name, array in joined.items()}
+            for count, end in zip(rows, ends, strict=True)]
 
 
 class Tally:

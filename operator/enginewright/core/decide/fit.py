@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from enginewright.core.context import PassContext
 from enginewright.core.observed import NodeView
@@ -12,8 +13,9 @@ from enginewright.core.planner.models import suits
 from enginewright.core.planner.nodes import product_of
 from enginewright.core.reasons import Reason
 from enginewright.core.server_image import driver_runs, engines_of, other_tensorrt
+from enginewright.core.spec.text_rules import is_text
 from enginewright.core.status import LibraryStatus, ServerStatus
-from enginewright_builder.contract import RuntimeRequest
+from enginewright_builder.contract import LIB_TOKENIZERS, RuntimeRequest
 
 # Where GPU feature discovery says which driver a node has, and the newest CUDA that it runs.
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.major")
@@ -26,7 +28,8 @@ def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
     server, runtime = ctx.memory.server, ctx.runtime
     if server is None or server.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
-    return _no_engine(ctx, server, runtime, placement) or _old_driver(ctx, server, placement)
+    return (_no_tokenizer(ctx, server) or _no_engine(ctx, server, runtime, placement)
+            or _old_driver(ctx, server, placement))
 
 
 def left_out(ctx: PassContext, placement: Placement) -> str:
@@ -40,10 +43,28 @@ def left_out(ctx: PassContext, placement: Placement) -> str:
             f"them compete.")
 
 
+def _no_tokenizer(ctx: PassContext, server: ServerStatus) -> tuple[str, str] | None:
+    """Only Triton's Python backend makes token ids of texts, and by one library."""
+    lacks = [what for what, there in (("backend python", "python" in (server.backends or ())),
+                                      ("Python package tokenizers", LIB_TOKENIZERS in _by_name(server.libraries)))
+             if not there]
+    if not lacks or not _texts(ctx):
+        return None
+    return Reason.SERVER_IMAGE_UNFIT, (
+        f"spec.interface.inputs asks that the server makes token ids of texts, and server image {server.image} has no "
+        f"{lacks[0]}: Triton's backends in it are {_list(server.backends)}, its libraries "
+        f"{_versions(server.libraries)}. Name an image with what is missing in {field(ctx)}, or remove that input and "
+        f"let clients send token ids. No build starts.")
+
+
+def _texts(ctx: PassContext) -> bool:
+    return any(map(is_text, ctx.spec.interface.inputs if ctx.spec.interface else ()))
+
+
 def _no_engine(ctx: PassContext, server: ServerStatus, runtime: RuntimeRequest,
                placement: Placement) -> tuple[str, str] | None:
     wanted, accelerator = ctx.spec.engine.backend, placement.device.accelerator
-    possible = engines_of(runtime, accelerator)
+    possible = engines_of(replace(runtime, backends=("python",)) if _texts(ctx) else runtime, accelerator)
     if possible if wanted == "auto" else wanted in possible:
         return None
     if wanted == "tensorrt" and (versions := _tensorrt(server)):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from enginewright.core.problems import Problem
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.source import MAX_PIXELS, ImageSizeSpec, InputSpec, PreprocessSpec
+from enginewright.core.spec.text_rules import is_text
 
 # Batch, channels, height and width.
 _DIMENSIONS = 4
@@ -16,11 +17,11 @@ _SHAPE = "write the images that clients send, such as [batch, 224..1024, 224..10
 def image_problems(field: str, tensor: InputSpec) -> Iterator[Problem]:
     """``field`` is the path of the input."""
     how = tensor.preprocess
-    if how is None:
+    if how is None or is_text(tensor):
         return
     if tensor.dtype != "uint8" and tensor.normalise is None:
         yield _problem(f"{field}.dtype", tensor.dtype, "cannot be resized: clients send bytes",
-                       "write uint8, or remove preprocess")
+                       "write uint8, or string for texts, or remove preprocess")
     if len(tensor.shape) != _DIMENSIONS:
         yield _problem(f"{field}.shape", list(tensor.shape), "is no batch of images", _SHAPE)
     elif unbounded := [size for size in _sides(tensor) if not _bounded(size)]:

@@ -186,20 +186,33 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="a signature needs the key from one place; give either configMapKeyRef or secretKeyRef, with name "
                      "and key"),
     ),
+    "spec.interface": (
+        Rule(rule="!has(self.inputs) || self.inputs.size() < 2 || "
+                  "!self.inputs.exists(one, one.dtype == 'string' && has(one.preprocess))",
+             message="an input of texts stands in the place of all inputs of the source; leave it alone in the list, "
+                     "or remove its preprocess", field=".inputs"),
+    ),
     "spec.interface.inputs[]": (
         Rule(rule="!has(self.normalise) || self.dtype == 'uint8'",
              message="clients send the bytes that normalise is about; write dtype uint8, or remove normalise",
              field=".dtype"),
         Rule(rule="!has(self.normalise) || (has(self.shape) && self.shape.size() > 1)",
              message="normalise needs the shape that clients send; add it, such as [batch, 3, 224, 224]"),
-        Rule(rule="!has(self.preprocess) || self.dtype == 'uint8'",
-             message="clients send the bytes that preprocess is about; write dtype uint8, or remove preprocess",
+        Rule(rule="!has(self.preprocess) || self.dtype in ['uint8', 'string']",
+             message="preprocess is about images or texts; write dtype uint8 or string, or remove preprocess",
              field=".dtype"),
-        Rule(rule="!has(self.preprocess) || (has(self.shape) && self.shape.size() == 4)",
+        Rule(rule="!has(self.preprocess) || self.dtype != 'string' || (has(self.preprocess.fromSource) && "
+                  "self.preprocess.fromSource)",
+             message="only the source says how token ids are made of texts; write preprocess: {fromSource: true}",
+             field=".preprocess"),
+        Rule(rule="!has(self.preprocess) || self.dtype != 'string' || !has(self.shape) || self.shape.size() < 3",
+             message="texts come one a row, or as pairs; write shape [batch, 1], or [batch, 2] for pairs",
+             field=".shape"),
+        Rule(rule="!has(self.preprocess) || self.dtype != 'uint8' || (has(self.shape) && self.shape.size() == 4)",
              message="preprocess needs the shape of the images that clients send; add it, such as [batch, 224..1024, "
                      "224..1024, 3]"),
-        Rule(rule="!has(self.preprocess) || (has(self.preprocess.fromSource) && self.preprocess.fromSource) != "
-                  "has(self.normalise)",
+        Rule(rule="!has(self.preprocess) || self.dtype == 'string' || "
+                  "(has(self.preprocess.fromSource) && self.preprocess.fromSource) != has(self.normalise)",
              message="preprocess needs either fromSource: true or normalise; add one of them, {} for numbers from 0 to "
                      "1, or remove one"),
     ),

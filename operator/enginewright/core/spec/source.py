@@ -178,12 +178,13 @@ class CropSizeSpec(SpecModel):
 
 
 class PreprocessSpec(SpecModel):
-    """How images of the client's own size become what the source takes, as part of the engine: resized, cut, then
-    normalised. Names and arithmetic are those of the image processors of Hugging Face."""
+    """How what clients send becomes what the source takes. Images of the client's own size are resized, cut, then
+    normalised, as part of the engine; names and arithmetic are those of the image processors of Hugging Face. Of texts
+    the server makes token ids."""
 
     from_source: bool = False
-    """Take all of it, normalise too, from preprocessor_config.json of the source's Hugging Face folder. Without the
-    other fields."""
+    """Take all of it from the source's Hugging Face folder: of images, with normalise, from preprocessor_config.json;
+    of texts, which need it, from tokenizer.json. Without the other fields."""
     size: ImageSizeSpec | None = None
     """What images are resized to. Sides of the shape are then numbers or ranges, such as 224..1024."""
     resample: Literal["bilinear", "bicubic"] = "bilinear"
@@ -196,8 +197,10 @@ class InputSpec(TensorSpec):
     """One input of the model."""
 
     preprocess: PreprocessSpec | None = None
-    """Clients send images as bytes, of their own size, and the engine resizes them: dtype is uint8 and shape what
-    clients send, such as [batch, 224..1024, 224..1024, 3]. With normalise, or fromSource."""
+    """With dtype uint8 clients send images as bytes, of their own size, and the engine resizes them: shape is what
+    clients send, such as [batch, 224..1024, 224..1024, 3]; with normalise, or fromSource. With dtype string clients
+    send texts in the place of all inputs of the source, and the server makes token ids of them: shape is [batch, 1],
+    which may be left out, or [batch, 2] for pairs; with fromSource."""
 
     normalise: NormaliseSpec | None = None
     """Clients send bytes, and the engine normalises them: dtype is uint8 and shape what clients send, where the source

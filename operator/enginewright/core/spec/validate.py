@@ -20,6 +20,7 @@ from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
+from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
@@ -290,6 +291,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     for index, tensor in enumerate(interface.inputs):
         yield from _normalise(f"spec.interface.inputs[{index}]", tensor)
         yield from image_problems(f"spec.interface.inputs[{index}]", tensor)
+    yield from text_problems("spec.interface.inputs", interface.inputs)
     for index, step in enumerate(interface.postprocess):
         if step.mask and step.function != "meanPooling":
             yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
