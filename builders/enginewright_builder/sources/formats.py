@@ -175,9 +175,9 @@ def check_config(path: Path) -> dict[str, Any]:
     architectures = config.get("architectures") or []
     if not isinstance(architectures, list) or not all(isinstance(name, str) for name in architectures):
         raise _unreadable(path, "architectures is not a list of names")
-    if key := next(filter(_names_code, _keys(config)), None):
-        raise UserError("UnsupportedModel", f"the model needs Python code of its own ({key} in config.json), which is "
-                        "never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
+    if own := next(filter(_names_code, _keys(config)), None):
+        raise UserError("UnsupportedModel", f"the model needs Python code of its own ({own[0]} in config.json), which "
+                        "is never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
     return config
 
 

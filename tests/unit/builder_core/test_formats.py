@@ -219,7 +219,9 @@ def test_stated_format_is_held_to(wanted: str, reason: str, perceptron: Path) ->
 def test_model_with_code_of_its_own_is_refused(safetensors: Callable[..., Path]) -> None:
     folder = safetensors().parent
     (folder / "config.json").write_text(json.dumps({"auto_map": {"AutoModel": "modeling.Net"}}))
-    assert refused(folder).reason == "UnsupportedModel"
+    error = refused(folder)
+    assert error.reason == "UnsupportedModel"
+    assert "code of its own (auto_map in config.json), which is never run" in error.message
 
 
 @pytest.mark.parametrize("names", [[], ["a.onnx", "b.onnx"], ["readme.md"]])
