@@ -28,8 +28,9 @@ named_vllm() {
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' "$version" >"$1/vllm-$version.dist-info/METADATA"
 }
 
+# The cache may be older than the machine.
+apt_install binutils libnuma1 >&2
 if [[ ! -d "$folder" ]]; then
-  apt_install binutils libnuma1 >&2
   hack/dev/bootstrap.sh >&2
   mkdir -p "$cache/locks"
   exec 9>"$cache/locks/vllm"
