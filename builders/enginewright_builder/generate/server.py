@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import tempfile
 import time
@@ -25,8 +24,6 @@ POLL_SECONDS = 0.2
 READY_SECONDS = 300.0
 # A stopping server ends its streams first, and nothing is in flight when a build stops one.
 STOP_SECONDS = 5.0
-KILL_SECONDS = 10.0
-LOG_TAIL_LINES = 40
 SERVED_NAME = "model"
 # How many of the largest log-probabilities a server may be asked for.
 LOGPROBS = 20
@@ -83,25 +80,11 @@ class VllmServer:
         if self._http is not None:
             await self._http.aclose()
         if self._child is not None:
-            group = self._child.pid  # it leads a session of its own
-            if self._child.returncode is None:
-                self._child.send_signal(signal.SIGTERM)
-                try:
-                    async with asyncio.timeout(STOP_SECONDS):
-                        await self._child.wait()
-                except TimeoutError:
-                    process.kill_group(group)
-            process.kill_group(group)
-            await self._child.wait()
-            await _emptied(group)
+            await process.end(self._child, STOP_SECONDS)
         self._scratch.cleanup()
 
     def last_words(self) -> str:
-        try:
-            text = self.log_file.read_text(errors="replace")
-        except OSError:
-            text = ""
-        return "Last lines of its log:\n" + "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+        return f"Last lines of its log:\n{process.log_tail(self.log_file)}"
 
     def command(self, port: int) -> list[str]:
         """``-S``: of this interpreter's own packages none are on the path."""
@@ -158,11 +141,3 @@ class VllmServer:
         if self._http is None:
             raise RuntimeError("the server was not started")
         return self._http
-
-
-async def _emptied(group: int) -> None:
-    """Waits until no process of a killed group runs: it would hold its memory while the next server starts."""
-    for _ in range(round(KILL_SECONDS / POLL_SECONDS)):
-        if not process.living(group):
-            return
-        await asyncio.sleep(POLL_SECONDS)

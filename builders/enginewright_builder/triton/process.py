@@ -1,13 +1,17 @@
-"""A server's processes: their memory, their end, and what they leave in shared memory. Linux, through /proc."""
+"""A server's processes: memory, end, and what they leave in logs and shared memory. Linux, through /proc."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
 from pathlib import Path
 
 PROC = Path("/proc")
+LOG_TAIL_LINES = 40
+# SIGKILL takes effect at once, except on a process that the kernel holds.
+KILL_SECONDS, POLL_SECONDS = 10.0, 0.05
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - not a temporary file of ours: where POSIX shared memory lives
 
 
@@ -34,6 +38,35 @@ def kill_group(group: int, sig: signal.Signals = signal.SIGKILL) -> None:
     """Signals a process group that the caller created; one already gone is fine."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, sig)
+
+
+async def end(child: asyncio.subprocess.Process, patience: float) -> None:
+    """Ends a server that leads a session of its own, so that the group is exactly its process tree: politely, and by
+    SIGKILL after ``patience`` seconds. Returns when none of it runs any more: a process that outlives its server by a
+    moment would hold its memory while the next one is measured."""
+    group = child.pid
+    if child.returncode is None:
+        child.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(patience):
+                await child.wait()
+        except TimeoutError:
+            kill_group(group)
+    kill_group(group)
+    await child.wait()
+    for _ in range(round(KILL_SECONDS / POLL_SECONDS)):
+        if not living(group):
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def log_tail(log: Path) -> str:
+    """The last lines of a server's log; empty where there is none."""
+    try:
+        text = log.read_text(errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
 
 
 def living(group: int) -> list[int]:

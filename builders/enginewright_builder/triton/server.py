@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import tempfile
 import time
 import uuid
@@ -13,14 +12,11 @@ from pathlib import Path
 from enginewright_builder.errors import BuilderError, TransientError
 from enginewright_builder.measure.energy import Meter, open_meter
 from enginewright_builder.triton import device_memory, install, process
-from enginewright_builder.triton.client import POLL_SECONDS, Address, Server
+from enginewright_builder.triton.client import Address, Server
 from enginewright_builder.triton.ports import HOST, free_ports
 
 # Nothing is in flight when we stop it: Triton's own drain, in steps of seconds, need not be sat out.
 STOP_SECONDS = 1.5
-# SIGKILL takes effect at once, except on a process that the kernel holds.
-KILL_SECONDS = 10.0
-LOG_TAIL_LINES = 40
 
 
 class TritonServer(Server):
@@ -93,17 +89,7 @@ class TritonServer(Server):
         """Ends the server and its stubs, whatever state they are in. Safe to call twice."""
         await super().stop()
         if self._child is not None:
-            group = self._child.pid  # it leads a session of its own, so the group is exactly its process tree
-            if self._child.returncode is None:
-                self._child.send_signal(signal.SIGTERM)
-                try:
-                    async with asyncio.timeout(STOP_SECONDS):
-                        await self._child.wait()
-                except TimeoutError:
-                    process.kill_group(group)
-            process.kill_group(group)
-            await self._child.wait()
-            await _emptied(group)
+            await process.end(self._child, STOP_SECONDS)
             process.remove_shared_memory(self._prefix)
         self._scratch.cleanup()
 
@@ -111,11 +97,7 @@ class TritonServer(Server):
         return f"Last lines of its log:\n{self.log_tail()}"
 
     def log_tail(self) -> str:
-        try:
-            text = self.log_file.read_text(errors="replace")
-        except OSError:
-            return ""
-        return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+        return process.log_tail(self.log_file)
 
     def _ended(self) -> str:
         if self._child is None or self._child.returncode is None:
@@ -137,12 +119,3 @@ class TritonServer(Server):
 
 def _port(address: str) -> str:
     return address.rpartition(":")[2]
-
-
-async def _emptied(group: int) -> None:
-    """Waits until no process of a killed group runs any more: a stub that outlives its server by a moment would
-    hold its memory while the next one is measured."""
-    for _ in range(round(KILL_SECONDS / POLL_SECONDS)):
-        if not process.living(group):
-            return
-        await asyncio.sleep(POLL_SECONDS)

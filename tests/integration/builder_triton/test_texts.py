@@ -85,7 +85,7 @@ async def _served(folder: Path, source: Path, data: Path) -> None:
             assert np.linalg.norm(answer - wanted) < 0.05 * np.linalg.norm(wanted)
         figures = await asyncio.to_thread(_loaded, server.grpc_url, data)
         assert figures["requests"] > figures["failed"] == 0
-        # Triton may join these: whoever sends what cannot be read is told so, and nobody else.
+        # Triton may join these: the request that cannot be read gets an error, and the others get answers.
         asked = (_asked(channels, [["the"]]), _asked(channels, [[b"the\xff"]]))
         answered: tuple[Any, Any] = await asyncio.gather(*asked, return_exceptions=True)
         good, bad = answered
