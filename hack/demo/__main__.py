@@ -29,7 +29,7 @@ LOOPBACK = ("localhost", "127.0.0.1")
 CLUSTERS = {"local": "Kubernetes: a real node on this machine", "kind": "Kubernetes: a cluster of kind's",
             "existing": "Kubernetes: the cluster of your kubeconfig"}
 
-console = Console(highlight=False)
+console = Console(highlight=False, soft_wrap=True)
 
 
 def main() -> int:
@@ -68,7 +68,7 @@ def demonstrate() -> None:
         summary.write(OUTPUT / "summary.json")
     summary.show(console)
     console.print(f"report  {OUTPUT / 'report.html'}\nfigures {OUTPUT / 'summary.json'}\n"
-                  f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}", soft_wrap=True)
+                  f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}")
     if summary.failed_requests or not summary.ready:
         raise StepError(f"{summary.failed_requests} requests failed")
 

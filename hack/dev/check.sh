@@ -64,10 +64,9 @@ without_a_node() {
     tests/fuzz
   tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
   tests vllm -m vllm tests/integration/builder_vllm
-  # One at a time, where `make test-integration` runs two: other steps have the second core. They hold leases, so they do
-  # not give way.
+  # Two files at a time, as by then the end-to-end tests are at their end. They hold leases, so they do not give way.
   local gently=()
-  tests integration -m "integration and not triton and not vllm" tests/integration tests/security
+  tests integration -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security
 }
 
 report() {

@@ -8,8 +8,6 @@ cd "$REPO_ROOT"
 LOCK=requirements/vllm.txt
 LEFT_OUT=builders/images/cuda-packages.txt
 STAND_INS=builders/images/cuda-stand-ins
-cache="${ENGINEWRIGHT_CACHE:-$HOME/.cache/enginewright}"
-folder="$cache/vllm-$(stamp "$LOCK" "$LEFT_OUT" "$STAND_INS" hack/dev/vllm.sh | cut -c1-12)"
 
 # The lock's stanzas, but for those of packages that stand-ins replace.
 wanted() {
@@ -28,23 +26,14 @@ named_vllm() {
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' "$version" >"$1/vllm-$version.dist-info/METADATA"
 }
 
+fill() {
+  # Byte code halves the time until the server is ready.
+  install_locked <(wanted) "$1" --compile-bytecode --link-mode copy
+  "$STAND_INS" "$1" "$1/torch/lib"
+  named_vllm "$1"
+  rm -rf "$1/torch/include" "$1"/nvidia/*/include
+}
+
 # The cache may be older than the machine.
 apt_install binutils libnuma1 >&2
-if [[ ! -d "$folder" ]]; then
-  hack/dev/bootstrap.sh >&2
-  mkdir -p "$cache/locks"
-  exec 9>"$cache/locks/vllm"
-  flock 9
-  if [[ ! -d "$folder" ]]; then
-    say "installing vLLM into $folder (2.6 GB)" >&2
-    rm -rf "$folder.part"
-    # Byte code halves the time until the server is ready.
-    build/tools/bin/uv pip install --quiet --python "$VENV/bin/python" --target "$folder.part" --require-hashes --no-deps \
-      --no-build --compile-bytecode --link-mode copy --requirement <(wanted) >&2
-    "$STAND_INS" "$folder.part" "$folder.part/torch/lib" >&2
-    named_vllm "$folder.part"
-    rm -rf "$folder.part/torch/include" "$folder.part"/nvidia/*/include
-    mv "$folder.part" "$folder"
-  fi
-fi
-echo "$folder"
+cached vllm "2.6 GB" "$LOCK" "$LEFT_OUT" "$STAND_INS" hack/dev/vllm.sh

@@ -37,3 +37,30 @@ apt_install() {
 
 # stamp FILE…: one hash over the contents, so that a step is done again exactly when its inputs changed.
 stamp() { cat -- "$@" | sha256sum | cut -d' ' -f1; }
+
+# cached NAME SIZE FILE…: prints the folder of the cache, beside images and programs, that belongs to the contents of
+# FILE…. Where it is not there, `fill FOLDER`, a function of the script, makes it: once, under a lock, and never seen half.
+cached() {
+  local name="$1" size="$2" cache="${ENGINEWRIGHT_CACHE:-$HOME/.cache/enginewright}" folder
+  shift 2
+  folder="$cache/$name-$(stamp "$@" | cut -c1-12)"
+  if [[ ! -d "$folder" ]]; then
+    "$REPO_ROOT/hack/dev/bootstrap.sh" >&2
+    mkdir -p "$cache/locks"
+    exec 9>"$cache/locks/$name"
+    flock 9
+    if [[ ! -d "$folder" ]]; then
+      say "making $folder ($size)" >&2
+      rm -rf "$folder.part"
+      fill "$folder.part" >&2
+      mv "$folder.part" "$folder"
+    fi
+  fi
+  echo "$folder"
+}
+
+# install_locked LOCK FOLDER [OPTION…]: the packages of a lock into a folder that only this use has, hashes checked.
+install_locked() {
+  "$REPO_ROOT/build/tools/bin/uv" pip install --quiet --python "$VENV/bin/python" --target "$2" --require-hashes --no-deps \
+    --no-build "${@:3}" --requirement "$1"
+}

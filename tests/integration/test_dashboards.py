@@ -25,13 +25,14 @@ async def prometheus(operator_kubeconfig: Path, namespace: str, models: Models, 
         serving(metrics_app(operator.metrics.registry), 0) as port,
         running(tmp_path, [{"targets": [f"127.0.0.1:{port}"]}]) as url,
     ):
-        await models.create(model(autoscaling={"maxReplicas": 2}))
+        await models.create(model(autoscaling={"maxReplicas": 2},
+                                  objective={"latency": {"percentile": 99, "milliseconds": 50}}))
         await models.wait("Ready", "True")
         yield url
 
 
-# Of a model on a GPU.
-NOT_HERE = ("enginewright_gpu_", "per_joule")
+# Of a model on a GPU, and of replicas that answer requests.
+NOT_HERE = ("enginewright_gpu_", "per_joule", "live_latency")
 
 
 async def test_no_panel_about_the_operator_is_empty(prometheus: str) -> None:
