@@ -35,8 +35,9 @@ async def prometheus(operator_kubeconfig: Path, namespace: str, models: Models, 
 NOT_HERE = ("enginewright_gpu_", "per_joule", "live_latency")
 
 
-async def test_no_panel_about_the_operator_is_empty(prometheus: str) -> None:
-    asked = [(panel, text) for panel, text in expressions("enginewright_", {"__rate_interval": "1m"})
+async def test_no_panel_about_the_operator_is_empty(prometheus: str, namespace: str) -> None:
+    variables = {"__rate_interval": "1m", "namespace": namespace, "model": "minilm"}
+    asked = [(panel, text) for panel, text in expressions("enginewright_", variables)
              if not any(metric in text for metric in NOT_HERE)]
     assert len(asked) > 7
     async with httpx.AsyncClient() as http:

@@ -5,27 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import httpx
-import yaml
 from prometheus_client import CollectorRegistry, Gauge
 
 from enginewright.reconcile.http import metrics_app, serving
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
-from support.prometheus import running, series
+from support.prometheus import at_once, running, series
 
-RULES = Path(__file__).resolve().parents[2] / "charts" / "enginewright" / "files" / "rules.yaml"
 ALARM = "EnginewrightLatencyMissed"
-
-
-def at_once(directory: Path) -> Path:
-    """The chart's rules, with an alarm that waits for nothing."""
-    rules = yaml.safe_load(RULES.read_text())
-    (alarm,) = (rule for group in rules["groups"] for rule in group["rules"] if rule.get("alert") == ALARM)
-    del alarm["for"]
-    path = directory / "rules.yaml"
-    path.write_text(yaml.safe_dump(rules))
-    return path
 
 
 async def test_the_alarm_holds_replicas_against_the_objective_that_the_operator_exports(

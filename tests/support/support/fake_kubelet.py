@@ -36,14 +36,15 @@ from support.cluster import IMAGE_FACTS, SERVER_DIGEST
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
-    "refuse-engine", "misfit", "unfit", "unschedulable", "crash", "taken-back", "out-of-time",
+    "refuse-engine", "misfit", "unfit", "no-store", "unschedulable", "crash", "taken-back", "out-of-time",
 ]
 NODE = Resource("v1", "Node", "nodes")
-# Which init container of a server says what.
-REFUSALS: Mapping[str, tuple[int, str]] = {
-    "refuse-engine": (0, "manifest.json: digest of model.onnx differs"),
-    "unfit": (1, 'exec: "python3": executable file not found in $PATH'),
-    "misfit": (1, "TensorRTVersionMismatch: the engine was built with TensorRT 10.6.0"),
+# Which init container of a server ends with what, and what it says.
+REFUSALS: Mapping[str, tuple[int, int, str]] = {
+    "refuse-engine": (0, 2, "manifest.json: digest of model.onnx differs"),
+    "no-store": (0, 3, "the store does not answer: no route to host"),
+    "unfit": (1, 2, 'exec: "python3": executable file not found in $PATH'),
+    "misfit": (1, 2, "TensorRTVersionMismatch: the engine was built with TensorRT 10.6.0"),
 }
 NO_IMAGE = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nowhere/builder:1"'}
 DIGEST = f"sha256:{'a' * 64}"
@@ -56,7 +57,8 @@ class Script:
     scheduler would, with ``taken-back`` a pod's node shuts down, and ``out-of-time`` is a step that was stopped at its
     pod's deadline. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG profiles of
     ``missed`` miss the objective. With ``resolver`` a resolve step that succeeds answers what that says of the request
-    and the pod. Images that are asked have ``facts``, and the server's ``digest_of_server``."""
+    and the pod. Images that are asked have ``facts``, and the server's ``digest_of_server``. A build makes
+    ``engine``, or what all builds make."""
 
     resolve: Act = "succeed"
     ask: Act = "succeed"
@@ -69,6 +71,7 @@ class Script:
     resolver: Callable[[BuildRequest, Object], Outcome] | None = None
     facts: Facts = field(default_factory=lambda: Facts(server=IMAGE_FACTS, builder=IMAGE_FACTS))
     digest_of_server: str = SERVER_DIGEST
+    engine: EngineSummary | None = None
 
     def of(self, pod: Object) -> Script:
         return self.models.get(pod["metadata"].get("labels", {}).get(labels.MODEL, ""), self)
@@ -275,7 +278,7 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
                             calibration_digest=digest if request.engine.calibration else "")
     if kind == "resolve":
         return Outcome(kind=kind, ok=True, source=source)
-    engine = replace(ENGINE, objective_met=request.device.mig_profile not in script.missed)
+    engine = replace(script.engine or ENGINE, objective_met=request.device.mig_profile not in script.missed)
     return Outcome(
         kind=kind, ok=True, source=source, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",
         built="2026-11-21T10:00:00Z", build_seconds=42.0, engine=engine, serving=ServingChoice(max_batch_size=32),
@@ -319,13 +322,13 @@ def _not_scheduled() -> Object:
     return {"phase": "Pending", "conditions": [said]}
 
 
-def _refusal(pod: Object, place: int, why: str) -> Object:
+def _refusal(pod: Object, place: int, code: int, why: str) -> Object:
     """By the init container at ``place``."""
     name = pod["spec"]["initContainers"][place]["name"]
     phase = "Failed" if pod["spec"]["restartPolicy"] == "Never" else "Pending"
     status = _state(phase, pod["spec"]["containers"][0]["name"], {"waiting": {"reason": "PodInitializing"}})
     failed = {"name": name, "ready": False, "restartCount": 0, "image": "x", "imageID": "x",
-              "state": _ended(2, "Error", why)}
+              "state": _ended(code, "Error", why)}
     return {**status, "initContainerStatuses": [failed]}
 
 
