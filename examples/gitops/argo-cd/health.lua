@@ -10,6 +10,7 @@ local waits_for_time = {
 }
 local waits_for_somebody = {
   Suspended = true, WaitingForPromotion = true, WaitingForReplicas = true, Pinned = true, NoReplica = true,
+  ObjectiveUnknown = true,
 }
 
 local status = obj.status or {}

@@ -94,6 +94,7 @@ class Reason(StrEnum):
     FAILED_INFERENCES = "FailedInferences"
     SLOWER = "Slower"
     OBJECTIVE_MISSED = "ObjectiveMissed"
+    OBJECTIVE_UNKNOWN = "ObjectiveUnknown"
     OUTPUTS_DIFFER = "OutputsDiffer"
     ANALYSIS_INCONCLUSIVE = "AnalysisInconclusive"
     WAITING_FOR_REPLICAS = "WaitingForReplicas"

@@ -207,6 +207,8 @@ BROKEN = (
            "spec.objective.latency.milliseconds", "0.001", "such as 20"),
     Broken("content with an objective that is not there", {**SOURCE, "engine": {"stopWhen": "objectiveMet"}},
            "spec.engine.stopWhen", "objectiveMet", "add spec.objective.latency", "needs spec.objective.latency"),
+    Broken("no objective that could be required", {**SOURCE, "rollout": {"requireObjective": True}},
+           "spec.rollout.requireObjective", "true", "add spec.objective.latency", "needs spec.objective.latency"),
     Broken("the least energy within no latency", {**SOURCE, "objective": {"minimise": "energy"}},
            "spec.objective.minimise", "energy", "add spec.objective.latency", "energy needs spec.objective.latency"),
     Broken("the least energy of a CPU", {**SOURCE, "placement": CPU, **_SAVES},

@@ -204,7 +204,8 @@ class Cluster:
     pod fields that show why. ``stored`` are the manifest digests of the engines in the store, by
     fingerprint: replicas that look for another one refuse it. Each replica behind the Service gets ``rate``
     requests a second; without, and if ``probed``, probes bring some. ``slower`` multiplies a revision's latency,
-    ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers. ``scores`` are, by
+    ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers, ``p99`` what its
+    servers export, in milliseconds. ``scores`` are, by
     revision, what the monitor of each replica has in its window: live answers, and their mean score; ``told`` are
     whole reports, by pod, and ``mirrored`` says by candidate how many live requests each other replica has sent it
     as well, and their mean score. ``backend`` is the revision that the activator's own Service selects, None before
@@ -252,6 +253,7 @@ class Cluster:
     slower: dict[str, float] = field(default_factory=dict)
     failing: dict[str, float] = field(default_factory=dict)
     similarity: dict[str, float] = field(default_factory=dict)
+    p99: dict[str, float] = field(default_factory=dict)
     scores: dict[str, tuple[int, float]] = field(default_factory=dict)
     told: dict[str, QualityReport] = field(default_factory=dict)
     mirrored: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -777,7 +779,8 @@ class Cluster:
     def _traffic(self, revision: str, requests: float, replicas: int) -> Traffic:
         failed = requests * self.failing.get(revision, 0.0)
         busy = (requests - failed) * 5000 * self.slower.get(revision, 1.0)
-        return Traffic(requests=requests - failed, failed=failed, busy=busy, queued=busy / 4, replicas=max(1, replicas))
+        return Traffic(requests=requests - failed, failed=failed, busy=busy, queued=busy / 4, replicas=max(1, replicas),
+                       p99=self.p99.get(revision))
 
     def _ready(self, revision: str) -> int:
         return sum(pod.ready for pod in self.pods.values() if pod.revision == revision)

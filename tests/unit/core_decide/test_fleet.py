@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from support.cluster import described, refused
+from support.cluster import built, described, refused
 from support.fleet_cluster import FLEET, FleetCluster
 from support.once import once
 
@@ -272,6 +272,24 @@ def test_a_wish_of_the_fleet_that_somebody_took_off_a_class_is_put_back(key: str
     assert described(fleet.operate()) == ["Apply OptimisedModel minilm-cpu"]
     assert fleet.wish("cpu", key) == wish
     assert described(fleet.operate()) == []
+
+
+def test_a_class_that_misses_a_required_objective_is_one_that_refuses() -> None:
+    fleet = ready(objective={"latency": {"milliseconds": 20}})
+    old = {name: stable(fleet, name) for name in fleet.members}
+    fleet.edit(engine=NEW, rollout={**FLEET.get("rollout", {}), "requireObjective": True})
+    fleet.members["gpu"].building = True
+    fleet.run(20)
+    fleet.members["gpu"].finish(built(objective_met=False, p50_ms=21.0, p99_ms=34.2, requests=400), of="build")
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    message = fleet.condition("RolloutComplete")["message"]
+    assert "was given up (ObjectiveMissed): Class gpu: " in message
+    assert "p99 34.2 ms of p99 20 ms allowed" in message
+    assert {name: fleet.members[name].replicas() for name in old} == {name: {old[name]: 1} for name in old}
+    settled = fleet.status
+    fleet.run(5)
+    assert fleet.status == settled
 
 
 def test_a_fleet_is_not_rolled_back_by_annotation_and_says_so() -> None:

@@ -284,3 +284,20 @@ def test_each_slice_is_built_on_once_at_most_and_it_ends(holds: dict[str, Any], 
         skipped = NAMES[:NAMES.index(order[-1])]
         assert all(holds[name] is not True or name not in order for name in skipped)
         assert cluster.says("Ready") == "True/Serving"
+
+
+def test_a_required_objective_is_not_missed_meanwhile() -> None:
+    """What misses it serves nothing, so the next profile is built at once."""
+    cluster = Cluster(spec={**SPEC, "rollout": {**SPEC["rollout"], "requireObjective": True}})
+    order: list[str] = []
+    for _ in range(30):
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+        if cluster.running("-build-"):
+            order.append(profile(cluster))
+            cluster.finish(built(objective_met=len(order) > 1, p99_ms=30.0, requests=400), of="build")
+        assert len(order) > 1 or not cluster.replicas()
+        cluster.controllers()
+        cluster.wait(1)
+    assert order == ["1g.10gb", "1g.20gb"]
+    assert cluster.says("Ready") == "True/Serving"

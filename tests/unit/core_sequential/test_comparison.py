@@ -176,6 +176,62 @@ def test_tail_beyond_the_objective_that_the_stable_revision_keeps() -> None:
     assert compare(seen, asked(milliseconds=12)).verdict == "good"
 
 
+def requires(**limits: float) -> Question:
+    return asked(**{"milliseconds": 10, "required": True, "awaited": True, "patience": 1500, **limits})
+
+
+def test_a_required_objective_refuses_also_where_the_stable_revision_misses_it() -> None:
+    answer = compare(window(p99=9.5, seconds=LONG), requires(milliseconds=8))
+    assert (answer.verdict, answer.reason) == ("worse", Reason.OBJECTIVE_MISSED)
+    assert "p99 9.5 ms (9.26 to 9.75) of 8 ms allowed, over 11 windows of 100 requests or more" in answer.message
+    assert "Raise spec.objective.latency.milliseconds" in answer.message
+    assert compare(window(p99=8.5, seconds=LONG), requires()).verdict == "good"
+
+
+@pytest.mark.parametrize(("seconds", "p99", "limits", "words"), [
+    (40, 8.5, {}, "p99 is known after 10 windows of a minute and 100 requests to each replica, and there were 0"),
+    (600, 8.5, {}, "and there were 9"),
+    (600, 20.0, {}, "and there were 9"),
+    (LONG, 9.9, {}, "p99 9.9 ms (9.65 to 10.2) of 10 ms allowed, over 11 windows of 100 requests or more is too "
+                    "close to tell"),
+    (LONG, 10.1, {"shown": True}, "is too close to tell"),
+    (LONG, 9.9, {"shown": True}, ""),
+    # 1,200 requests a minute: p99.99 takes 10,000.
+    (LONG, 8.5, {"percentile": 99.99}, "p99.99 is known after 10 windows of a minute and 10000 requests to each "
+                                       "replica, and there were 1"),
+    (LONG, None, {}, "p99 takes 100 requests, of which the build measured fewer, and replicas do not export it"),
+    (40, None, {"shown": True}, ""),
+])
+def test_a_required_objective_is_waited_for_and_never_guessed(
+    seconds: int, p99: float | None, limits: dict[str, float], words: str
+) -> None:
+    seen = window(seconds=seconds, p99=p99)  # type: ignore[arg-type]
+    answer = compare(seen, requires(slowdown=2.0, **limits))
+    assert answer.verdict == ("open" if words else "good")
+    assert words in answer.message
+    assert not answer.starved
+    late = compare(seen, requires(slowdown=2.0, **{**limits, "patience": seconds - 1}))
+    assert (late.verdict, late.starved) == (("open", True) if words else ("good", False))
+
+
+def test_a_required_objective_does_not_keep_a_cure_away() -> None:
+    seen = window(p99=9.9, seconds=LONG)
+    broken = tuple(replace(one, traffic={**one.traffic, "old": Traffic(failed=20.0, replicas=1)})
+                   for one in seen.rounds)
+    assert compare(replace(seen, rounds=broken), requires()).verdict == "good"
+
+
+def test_a_required_objective_of_a_candidate_alone() -> None:
+    def lonely(p99: float) -> SignalWindow:
+        seen = window(p99=p99, seconds=LONG)
+        return replace(seen, rounds=tuple(replace(one, traffic={"new": one.traffic["new"]}) for one in seen.rounds))
+
+    alone = replace(requires(), alone=True)
+    assert compare(lonely(8.0), alone).verdict == "good"
+    assert compare(lonely(12.0), alone).reason == Reason.OBJECTIVE_MISSED
+    assert "too close to tell" in compare(lonely(9.9), alone).message
+
+
 def test_tail_beside_the_stable_revisions() -> None:
     answer = compare(window(p99=20.0, seconds=LONG), QUESTION)
     assert answer.reason == Reason.SLOWER

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.comparison.outputs import FRUITLESS_PAIRS, fruitless
-from enginewright.core.comparison.question import Answer, Limits, Question
+from enginewright.core.comparison.question import MOST_PATIENCE, Answer, Limits, Question
 from enginewright.core.comparison.verdict import compare, fails_more, proven_worse
 
-__all__ = ["FRUITLESS_PAIRS", "Answer", "Limits", "Mirrored", "Question", "compare", "fails_more", "fruitless",
-           "proven_worse"]
+__all__ = ["FRUITLESS_PAIRS", "MOST_PATIENCE", "Answer", "Limits", "Mirrored", "Question", "compare", "fails_more",
+           "fruitless", "proven_worse"]

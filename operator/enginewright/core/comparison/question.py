@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.reasons import Reason
 from enginewright.core.sequential import Interval
+
+# Seconds that an analysis may take; the scraper keeps 1800.
+MOST_PATIENCE: Final = 1500.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,10 @@ class Limits:
     """``slowdown`` is the largest relative rise of mean latency (0.25: a quarter slower). ``requests`` are needed of
     each side. ``milliseconds`` bounds the ``percentile`` where the server exports it, None without an objective.
     ``similarity`` is the least cosine between the outputs of both to the same input; None where they are meant to
-    differ. No verdict is good before ``watched`` seconds; after ``patience`` seconds the best estimate decides."""
+    differ. No verdict is good before ``watched`` seconds; after ``patience`` seconds the best estimate decides.
+
+    ``required``: what is shown to miss the objective is refused, whatever the stable revision does. ``awaited``: no
+    verdict is good before it is known to be kept. ``shown``: the build showed that it is."""
 
     slowdown: float = 0.25
     requests: int = 60
@@ -24,6 +30,9 @@ class Limits:
     similarity: float | None = None
     watched: float = 0.0
     patience: float = 300.0
+    required: bool = False
+    awaited: bool = False
+    shown: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

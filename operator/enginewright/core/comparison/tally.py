@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from enginewright.core.comparison.latency import ALPHA, Part, Ratio, Tail
+from enginewright.core.comparison.percentile import Percentile
 from enginewright.core.comparison.question import Question
 from enginewright.core.failures import Failures, Trials
 from enginewright.core.observed import Round, SignalWindow, Traffic
 from enginewright.core.sequential import Interval
+from enginewright_builder.contract import requests_needed
 
 # What failures are held against where there is no stable replica.
 TOLERABLE: Final = Traffic(requests=99.0, failed=1.0)
@@ -36,6 +38,7 @@ class Sums:
     doubt: float
     cure: bool
     tail: Tail
+    percentile: Percentile
 
 
 class Doubt:
@@ -76,15 +79,17 @@ class Tally:
         self._candidate, self._stable = Part(), Part()
         self._watched: tuple[float, float] | None = None
         self._ratio, self._tail = Ratio(), Tail()
+        self._percentile = Percentile(requests_needed(question.limits.percentile))
         self._doubt, self._cure = Doubt(), Doubt()
 
     def follow(self, rounds: tuple[Round, ...]) -> None:
         """Adds what ``rounds`` have more than those of before."""
-        candidate, stable, alone = self.asked
+        candidate, stable, alone, _ = self.asked
         for one in rounds[len(self.rounds):]:
             mine, theirs = one.traffic.get(candidate), one.traffic.get(stable)
             if mine is not None:
                 self._watched = (self._watched[0] if self._watched else one.time, one.time)
+                self._percentile.add(one.time, mine)
             if mine is not None and theirs is not None:
                 self._tail.add(one.time, mine.p99, theirs.p99)
             self._add(mine or NOTHING, theirs or NOTHING, alone)
@@ -110,12 +115,13 @@ class Tally:
             doubt=self._doubt.grown(whole.failed, whole.requests),
             cure=cure,
             tail=self._tail,
+            percentile=self._percentile,
         )
 
 
-def asked(question: Question) -> tuple[str, str, bool]:
+def asked(question: Question) -> tuple[str, str, bool, float]:
     """What of a question the sums depend on."""
-    return question.candidate, question.stable, question.alone
+    return question.candidate, question.stable, question.alone, question.limits.percentile
 
 
 def sums_of(window: SignalWindow, question: Question) -> Sums:

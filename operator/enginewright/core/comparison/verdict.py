@@ -9,6 +9,7 @@ from typing import Final
 from enginewright.core.comparison.latency import ALPHA, TAIL_WINDOW, Tail
 from enginewright.core.comparison.mirrored import LEAST_MIRRORED, Mirrored
 from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, uncompared
+from enginewright.core.comparison.percentile import missed, unknown
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
 from enginewright.core.comparison.words import as_ratio, failures, figures
@@ -44,7 +45,8 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
         return replace(answer, verdict="worse", reason=reason, message=message)
     if answer.uncompared and _fewest(sums) >= question.limits.requests:
         answer = replace(answer, message=f"{answer.message}; outputs were not compared: {answer.uncompared}")
-    if missing := _missing(window, sums, question.limits) or _mirroring(sums, question.limits, mirrored):
+    if missing := (_missing(window, sums, question.limits) or _mirroring(sums, question.limits, mirrored)
+                   or _objective_awaited(sums, question.limits)):
         few = _fewest(sums) < question.limits.requests
         starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
         return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
@@ -73,9 +75,14 @@ def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
         failed, whole = sums.candidate.failed, sums.candidate.failed + sums.candidate.requests
         message = f"{failed:.0f} of {whole:.0f} inferences failed."
         return replace(answer, verdict="worse", reason=Reason.FAILED_INFERENCES, message=message)
+    if limits.required and (words := missed(sums.percentile, limits)):
+        message = f"It misses the objective: {words}"
+        return replace(answer, verdict="worse", reason=Reason.OBJECTIVE_MISSED, message=message)
     if sums.candidate.requests < limits.requests:
         starved = bool(window.probes.problem) or sums.waited >= limits.patience
         return replace(answer, message=f"{answer.message}; {limits.requests} requests are needed", starved=starved)
+    if awaited := _objective_awaited(sums, limits):
+        return replace(answer, message=f"{answer.message}; {awaited}", starved=sums.waited >= limits.patience)
     if sums.seconds < limits.watched or sums.doubt > DOUBT:
         return replace(answer, starved=sums.waited >= limits.patience)
     return replace(answer, verdict="good")
@@ -123,6 +130,8 @@ def _worse(
         return None
     if sums.ratio and sums.ratio.low > math.log1p(limits.slowdown):
         return Reason.SLOWER, f"It is slower than the stable revision: {figures(sums, limits)}."
+    if limits.required and (words := missed(sums.percentile, limits)):
+        return Reason.OBJECTIVE_MISSED, f"It misses the objective: {words}"
     return _slow_tail(sums.tail, question)
 
 
@@ -170,6 +179,11 @@ def _tail_is_awaited(sums: Sums, limits: Limits) -> bool:
     """Where it is exported, and the analysis may take as long as it needs: a quarter of that is ``watched``."""
     time = 4 * limits.watched >= TAIL_SECONDS and sums.waited < limits.patience
     return time and sums.tail.due is not None and sums.tail.ratio.count < FEWEST_VALUES
+
+
+def _objective_awaited(sums: Sums, limits: Limits) -> str:
+    """Not of what mends a stable revision that fails."""
+    return unknown(sums.percentile, limits) if limits.awaited and not sums.cure else ""
 
 
 def _fewest(sums: Sums) -> float:

@@ -123,8 +123,10 @@ def _upwards(ctx: PassContext, options: list[_Option]) -> SliceChoice:
 
 def _meanwhile(ctx: PassContext, passed: list[_Option], following: _Option) -> _Option | None:
     """Where no revision has served yet, an engine that misses the objective serves before the next one is built,
-    unless it does not start. A build that was begun goes on: a replica that is down for a moment, or for lack of
-    requests, is no reason to end it."""
+    unless it does not start, or rollout.requireObjective refuses it. A build that was begun goes on: a replica that is
+    down for a moment, or for lack of requests, is no reason to end it."""
+    if ctx.spec.rollout.require_objective:
+        return None
     latest = next((option for option in reversed(passed) if option.engine), None)
     build = ctx.memory.build
     if latest is None or _served(ctx) or (build and build.fingerprint == following.fingerprint):

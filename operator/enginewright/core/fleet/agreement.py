@@ -14,6 +14,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.commands import RETRY_HINT, kubectl
+from enginewright.core.comparison import MOST_PATIENCE
 from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp, yes
 from enginewright.core.context import PassContext
 from enginewright.core.fleet.standing import Member, Standing, summary
@@ -153,7 +154,8 @@ def patience(ctx: PassContext) -> timedelta:
              for step in rollout.steps] or [rollout.analysis.seconds]
     # Without a replica to spare one class is analysed after the other.
     turns = len(classes_of(ctx.spec)) if in_turns(ctx) else 1
-    seconds = ctx.spec.budget_seconds + ctx.config.build_deadline_margin + 5 * sum(steps) * turns
+    analysed = 5 * sum(steps) + (MOST_PATIENCE if rollout.require_objective else 0)
+    seconds = ctx.spec.budget_seconds + ctx.config.build_deadline_margin + analysed * turns
     return SLACK + timedelta(seconds=seconds)
 
 

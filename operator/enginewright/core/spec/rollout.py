@@ -76,6 +76,10 @@ class RolloutSpec(SpecModel):
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
     enginewright.io/promote; with Recreate, before the old revision is stopped."""
+    require_objective: bool = False
+    """Refuse a new revision that misses spec.objective.latency. One that misses it in the build never starts; one that
+    misses it live, where its replicas export latencies, is rolled back. Where too few requests were measured to know
+    the percentile, the rollout waits and says how many it takes. What serves already goes on serving."""
 
 
 class PrometheusSpec(SpecModel):

@@ -144,6 +144,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
              message="spec.rollout.analysis.mirror needs spec.quality, whose monitor samples live requests; add that, "
                      "or remove mirror", field=".rollout.analysis.mirror"),
+        Rule(rule="!has(self.rollout.requireObjective) || !self.rollout.requireObjective || "
+                  "has(self.objective.latency)",
+             message="spec.rollout.requireObjective needs spec.objective.latency, which a revision could miss; add "
+                     "that, or remove requireObjective", field=".rollout.requireObjective"),
         *_FLEET, *_OLD_NAMES,
     ),
     "spec.placement.classes[]": (

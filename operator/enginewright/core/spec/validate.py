@@ -261,6 +261,9 @@ def _rollout(spec: Spec) -> Iterator[Problem]:
     if rollout.analysis.mirror and spec.quality is None:
         yield _problem("spec.rollout.analysis.mirror", True, "needs the quality monitor, which samples live requests",
                        "add spec.quality, or remove it")
+    if rollout.require_objective and spec.objective.latency is None:
+        yield _problem("spec.rollout.requireObjective", True, "needs spec.objective.latency: there is nothing to miss",
+                       "add spec.objective.latency, or remove it")
     weights = [step.weight for step in rollout.steps]
     if weights != sorted(set(weights)):
         yield _problem("spec.rollout.steps", weights, "do not rise", "write each weight greater than the one before, "

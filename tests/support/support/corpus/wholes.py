@@ -52,7 +52,7 @@ GPU: Raw = {
                              "mirror": True},
                 "gateway": {"parentRefs": [{"name": "public", "namespace": "gateways", "sectionName": "https"}],
                             "hostnames": ["models.example"], "grpcHostnames": ["*.grpc.example"]},
-                "scaleDownDelaySeconds": 60, "autoPromote": False},
+                "scaleDownDelaySeconds": 60, "autoPromote": False, "requireObjective": True},
     "autoscaling": {"minReplicas": 1, "maxReplicas": 1000, "targetQueueDepth": 2.5, "scaleToZeroAfterSeconds": 60,
                     "holdSeconds": 30, "tolerance": 0.2,
                     "behavior": {"scaleUp": {"policies": _POLICIES, "stabilizationWindowSeconds": 10},

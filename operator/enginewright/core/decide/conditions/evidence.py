@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from enginewright.core.conditions import Verdict, bad, good, unknown
 from enginewright.core.decide.engine.obtain import EngineResult
-from enginewright.core.decide.slice import measured_latency
+from enginewright.core.decide.objective import measured
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import EngineSummary, requests_needed
+from enginewright_builder.contract import EngineSummary
 
 
 def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
@@ -52,7 +52,7 @@ def objective(spec: Spec, engine: EngineResult) -> Verdict:
     summary = engine.record.outcome.engine if engine.record else None
     if summary is None:
         return unknown(Condition.OBJECTIVE_MET, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
-    figures = _figures(spec, summary)
+    figures = measured(spec, summary)
     if summary.objective_met:
         return good(Condition.OBJECTIVE_MET, Reason.MET, f"{figures}.")
     return bad(
@@ -60,22 +60,3 @@ def objective(spec: Spec, engine: EngineResult) -> Verdict:
         Reason.NOT_MET,
         f"{figures}: the best configuration that was found misses it; relax spec.objective or use faster hardware.",
     )
-
-
-def _few_requests(percentile: float, summary: EngineSummary) -> str:
-    """Where the build measured too few requests to know the percentile; empty also for engines of older builders."""
-    needed = requests_needed(percentile)
-    if not summary.requests or summary.requests >= needed:
-        return ""
-    return f" (p{percentile:g} takes {needed} requests, and the build measured {summary.requests})"
-
-
-def _figures(spec: Spec, summary: EngineSummary) -> str:
-    figures = []
-    if latency := spec.objective.latency:
-        percentile, measured = measured_latency(summary, latency.percentile)
-        figures.append(f"p{percentile:g} {measured:.1f} ms of p{latency.percentile:g} {latency.milliseconds:g} ms "
-                       f"allowed{_few_requests(latency.percentile, summary)}")
-    if spec.objective.throughput:
-        figures.append(f"{summary.throughput:.0f} of {spec.objective.throughput:g} inferences a second")
-    return ", ".join(figures)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import math
 
-from enginewright.core.comparison import Answer, Limits, Question
+from enginewright.core.comparison import MOST_PATIENCE, Answer, Limits, Question
 from enginewright.core.comparison.mirrored import Mirrored, required
 from enginewright.core.context import PassContext
+from enginewright.core.decide.strategy.required import Required
 from enginewright.core.decide.strategy.splits import Split
 from enginewright.core.quality import Finding as Agreement
 from enginewright.core.quality import find as find_agreement
@@ -18,20 +19,21 @@ from enginewright.core.spec import Spec
 from enginewright.core.status import AnalysisStatus
 
 # A clear analysis takes this share of its seconds at least, an unclear one so many times them at most, within these
-# bounds; the scraper keeps 1800.
+# bounds.
 SHORTEST = 0.25
 PATIENCE = 5
-LEAST_PATIENCE, MOST_PATIENCE = 60.0, 1500.0
+LEAST_PATIENCE = 60.0
 # Made-up inputs lie off the data that accuracy was measured on: what is as alike as this is not called different.
 MOST_SIMILARITY = 0.9
 # Metrics that say nothing of the angle between outputs.
 USUAL_SIMILARITY = 0.8
 
 
-def question(ctx: PassContext, candidate: str, stable: str, number: int, split: Split) -> Question:
+def question(ctx: PassContext, candidate: str, stable: str, number: int, split: Split,
+             required: Required | None = None) -> Question:
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
     analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
-    alike = _comparable(ctx)
+    alike, awaited = _comparable(ctx), required is not None and required.awaited
     return Question(
         key="/".join((stable, candidate, str(number), ctx.retry)),
         stable=stable,
@@ -46,7 +48,11 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
             milliseconds=latency.milliseconds if latency else None,
             similarity=least_similarity(ctx.spec) if alike else None,
             watched=min(MOST_PATIENCE, SHORTEST * split.seconds),
-            patience=min(MOST_PATIENCE, max(LEAST_PATIENCE, float(PATIENCE * split.seconds))),
+            patience=MOST_PATIENCE if awaited else min(
+                MOST_PATIENCE, max(LEAST_PATIENCE, float(PATIENCE * split.seconds))),
+            required=required is not None,
+            awaited=awaited,
+            shown=required is not None and required.shown,
         ),
     )
 

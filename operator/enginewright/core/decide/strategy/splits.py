@@ -42,6 +42,11 @@ def splits(rollout: RolloutSpec, wanted: int) -> tuple[Split, ...]:
     )
 
 
+def shows_objective(rollout: RolloutSpec, wanted: int) -> bool:
+    """Whether an analysis beside a stable revision is of live traffic: probes say nothing of the latency under load."""
+    return rollout.strategy == "Canary" and any(split.seconds for split in splits(rollout, wanted))
+
+
 def _nearest(weight: int, wanted: int, surge: int, seconds: int) -> Split:
     """Between ``wanted`` and ``wanted + surge`` replicas altogether, the fewest of those whose share is nearest, with
     one of each revision where that is possible."""

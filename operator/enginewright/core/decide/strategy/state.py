@@ -12,6 +12,7 @@ from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.context import PassContext
 from enginewright.core.decide.jobs import Trouble
 from enginewright.core.decide.strategy.analysis import figures, mirrored, question
+from enginewright.core.decide.strategy.required import Required, required
 from enginewright.core.decide.strategy.splits import Split, splits
 from enginewright.core.decide.target import Target
 from enginewright.core.observed import DeploymentView
@@ -91,7 +92,11 @@ class RolloutState:
         return min(self.memory.weight_step or 0, len(self.splits) - 1) if self.known else 0
 
     def question(self, number: int) -> Question:
-        return question(self.ctx, self.target.revision, self.stable.revision, number, self.splits[number])
+        return question(self.ctx, self.target.revision, self.stable.revision, number, self.splits[number],
+                        self._required(number))
+
+    def _required(self, number: int) -> Required | None:
+        return required(self.target, awaited=self.canary and not any(one.seconds for one in self.splits[number + 1:]))
 
     @cached_property
     def answer(self) -> Answer:

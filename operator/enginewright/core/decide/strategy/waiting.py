@@ -1,4 +1,4 @@
-"""Rollouts that wait: for their Gateway, their engine, a replica to prove them with, or their turn.
+"""Rollouts that wait: for their Gateway, their engine, the objective, a replica to prove them with, or their turn.
 
 A user who scales to zero overnight and finds another revision in the morning wants it proven then. So what is
 not proven yet waits, and what was proven stays the one to go back to. With Recreate, which proves nothing beside the
@@ -8,13 +8,18 @@ it comes here when it has been approved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from enginewright.core.conditions import Finding, no, open_question
-from enginewright.core.context import LOOK_AGAIN
+from enginewright.core.context import LOOK_AGAIN, PassContext
 from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
+from enginewright.core.decide.objective import Shown, measured, shown
 from enginewright.core.decide.strategy.back import alone, as_it_is, give_share_back, shares_traffic, wrong
+from enginewright.core.decide.strategy.required import on_trial
+from enginewright.core.decide.strategy.splits import shows_objective
 from enginewright.core.decide.target import Target
+from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import API_VERSION, HTTP_ROUTE
 from enginewright.core.status import RolloutStatus
@@ -40,15 +45,21 @@ def without_gateway(target: Target, wanted: int) -> Desired | None:
         return Desired(progress=says(), memory=memory, requeue=LOOK_AGAIN)
     if (memory.stable, memory.step) != (target.revision, Step.COMPLETE):
         memory = RolloutStatus(stable=stable.revision, rolled_back=memory.rolled_back)
-    why = "the Gateway API, which the spec asks for, is missing"
     serves = f"; revision {stable.revision} goes on serving behind Service {ctx.obj.name}"
+    found = _stable_alone(ctx, stable, wanted, "the Gateway API, which the spec asks for, is missing",
+                          lambda meanwhile: says(f"{serves}{meanwhile}"), memory)
+    return replace(found, requeue=LOOK_AGAIN)
+
+
+def _stable_alone(ctx: PassContext, stable: DeploymentView, wanted: int, why: str, says: Callable[[str], Finding],
+                  memory: RolloutStatus) -> Desired:
+    """``says`` what is to be said, with what goes on until then."""
     for half in ctx.serving.alive:
         if half.revision != stable.revision and shares_traffic(ctx, half):
-            message = says(f"{serves}, and until it has all its replicas revision {half.revision} keeps a part of the "
-                        f"traffic")
+            message = says(f", and until it has all its replicas revision {half.revision} keeps a part of the traffic")
             if found := give_share_back(ctx, half, wanted, why, message, memory, wrong=wrong(ctx, half)):
-                return replace(found, requeue=LOOK_AGAIN)
-    return alone(ctx, stable, wanted, why, says(serves), memory, requeue=LOOK_AGAIN)
+                return found
+    return alone(ctx, stable, wanted, why, says(""), memory)
 
 
 def without_engine(target: Target, wanted: int) -> Desired | None:
@@ -68,6 +79,37 @@ def without_engine(target: Target, wanted: int) -> Desired | None:
     progress = open_question(Reason.WAITING_FOR_ENGINE, f"{message} Revision {stable.revision} {state}.")
     return replace(alone(ctx, stable, wanted, "the engine of the current spec is not built", progress, memory),
                    protected=as_it_is(target))
+
+
+def without_objective(target: Target, wanted: int) -> Desired | None:
+    """None unless the spec requires the objective, and the build shows that the target misses it, or measured too
+    little to know. Then it gets no replica, unless an analysis of live traffic can show what the build could not. A
+    rollout that has passed its analysis goes on."""
+    ctx, stable, summary = target.ctx, target.ctx.serving.stable, on_trial(target)
+    if summary is None or taken_over(target):
+        return None
+    found = shown(ctx.spec, summary)
+    tells = stable is not None and shows_objective(ctx.spec.rollout, wanted)
+    if found is Shown.KEPT or (found is Shown.UNKNOWN and (tells or ctx.wishes.promote == target.revision)):
+        return None
+    words = f"spec.rollout.requireObjective is true, and the build measured {measured(ctx.spec, summary)}"
+
+    def says(meanwhile: str) -> Finding:
+        if found is Shown.MISSED:
+            return no(Reason.OBJECTIVE_MISSED, (
+                f"Revision {target.revision} does not start: {words}. Raise spec.objective.latency.milliseconds, use "
+                f"faster hardware, or set spec.rollout.requireObjective to false{meanwhile}."))
+        return open_question(Reason.OBJECTIVE_UNKNOWN, (
+            f"Revision {target.revision} does not start: {words}, of too few requests to know. Ask for a lower "
+            f"spec.objective.latency.percentile, or promote it unmeasured with "
+            f"{ctx.promote_with(target.revision)}{meanwhile}."))
+
+    memory = RolloutStatus(stable=stable.revision if stable else None, rolled_back=ctx.rollout.rolled_back)
+    why = "spec.rollout.requireObjective refuses it"
+    if stable is None:
+        return Desired(progress=says("; nothing serves until then"), memory=memory, stops=Stops.SPARING, why=why)
+    serves = f"; revision {stable.revision} goes on serving"
+    return _stable_alone(ctx, stable, wanted, why, lambda meanwhile: says(f"{serves}{meanwhile}"), memory)
 
 
 def without_replicas(target: Target, wanted: int) -> Desired | None:

@@ -1,0 +1,47 @@
+"""What the build knows of an engine's latency beside the objective. Conditions say it, rollouts may depend on it."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from enginewright.core.decide.slice import measured_latency
+from enginewright.core.spec import Spec
+from enginewright_builder.contract import EngineSummary, requests_needed
+
+
+class Shown(Enum):
+    """By the build, of the latency objective. UNKNOWN: it measured fewer requests than the percentile takes."""
+
+    KEPT = auto()
+    MISSED = auto()
+    UNKNOWN = auto()
+
+
+def shown(spec: Spec, summary: EngineSummary) -> Shown:
+    """Too few requests show a miss only where half of them take too long: of these, the percentile is the slowest."""
+    latency = spec.objective.latency
+    if latency is None:
+        return Shown.KEPT
+    if summary.requests < requests_needed(latency.percentile) and summary.p50_ms <= latency.milliseconds:
+        return Shown.UNKNOWN
+    return Shown.KEPT if summary.objective_met else Shown.MISSED
+
+
+def measured(spec: Spec, summary: EngineSummary) -> str:
+    """The figures beside what is asked for."""
+    figures = []
+    if latency := spec.objective.latency:
+        percentile, milliseconds = measured_latency(summary, latency.percentile)
+        figures.append(f"p{percentile:g} {milliseconds:.1f} ms of p{latency.percentile:g} {latency.milliseconds:g} ms "
+                       f"allowed{_few_requests(latency.percentile, summary)}")
+    if spec.objective.throughput:
+        figures.append(f"{summary.throughput:.0f} of {spec.objective.throughput:g} inferences a second")
+    return ", ".join(figures)
+
+
+def _few_requests(percentile: float, summary: EngineSummary) -> str:
+    """Where the build measured too few requests to know the percentile; empty also for engines of older builders."""
+    needed = requests_needed(percentile)
+    if not summary.requests or summary.requests >= needed:
+        return ""
+    return f" (p{percentile:g} takes {needed} requests, and the build measured {summary.requests})"

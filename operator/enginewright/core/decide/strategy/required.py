@@ -1,0 +1,40 @@
+"""Whether a rollout depends on the objective: ``rollout.requireObjective``, of a revision that has not served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from enginewright.core.decide.objective import Shown, shown
+from enginewright.core.decide.target import Target, Why
+from enginewright.core.way_back import served
+from enginewright_builder.contract import EngineSummary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Required:
+    """``awaited`` where the analysis has to show that the objective is kept, ``shown`` where the build did."""
+
+    awaited: bool
+    shown: bool
+
+
+def on_trial(target: Target) -> EngineSummary | None:
+    """What the build measured of a target that has to keep the objective. None of one that has served, that a user goes
+    back to, or that stands in for what was given up; and where the spec does not ask."""
+    ctx, revision, record = target.ctx, target.revision, target.engine.record
+    if not ctx.spec.rollout.require_objective or record is None or target.reason is not Why.ASKED_FOR:
+        return None
+    if target.pin.followed or revision == ctx.wishes.back:
+        return None
+    stable = ctx.serving.stable.revision if ctx.serving.stable else ""
+    relied_on = (stable, ctx.rollout.stable, served(ctx.memory.revisions))
+    return None if revision in relied_on else record.outcome.engine
+
+
+def required(target: Target, *, awaited: bool) -> Required | None:
+    """A user who has promoted it by name need not be shown anything."""
+    summary = on_trial(target)
+    if summary is None:
+        return None
+    return Required(awaited=awaited and target.ctx.wishes.promote != target.revision,
+                    shown=shown(target.ctx.spec, summary) is Shown.KEPT)
