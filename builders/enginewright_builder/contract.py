@@ -579,6 +579,44 @@ class ServingChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class QueuePolicy:
+    """Of requests that wait in one queue: so many at most, so long at most, and what becomes of those that wait longer.
+    0: no limit."""
+
+    max_queue_size: int = 0
+    timeout_us: int = 0
+    timeout_action: Literal["reject", "continue"] = "reject"
+    allow_timeout_override: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLevel:
+    """The policy of one priority level, 1 the highest."""
+
+    level: int
+    policy: QueuePolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueRequest:
+    """What becomes of requests that wait in a replica. It is no part of an engine: replicas add it to the
+    ``config.pbtxt`` that the engine was published with. Without ``priority_levels`` there is one queue."""
+
+    policy: QueuePolicy = field(default_factory=QueuePolicy)
+    priority_levels: int = 0
+    default_priority_level: int = 0
+    levels: tuple[QueueLevel, ...] = ()
+
+    def to_json(self) -> str:
+        return dumps(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Raises :class:`ContractError` on malformed JSON, unknown fields or wrong types."""
+        return load(cls, text)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ResolvedSource:
     """What the resolve step found: content digests and what the source is, before any device is used."""
 

@@ -8,6 +8,9 @@ not. The line also becomes the container's termination message, which the operat
 there, with the answers that the engine was proven to give, and the one that looks for the TensorRT and the GPU that it
 was built with.
 
+``--queue`` is a queue policy as JSON: then the engine's ``config.pbtxt`` is left there as well, with that policy, for
+the server to read in place of the engine's own. The engine stays as it was proven.
+
 ``--from`` names the engine's folder on a volume, or the bucket ``s3://BUCKET/PREFIX``. The engine is copied from there
 into DIR, which is the pod's own: the files of the manifest and no others, each hashed as it is written, so that who
 changes the store afterwards changes nothing that this pod serves. Where it cannot be copied (the bucket refuses or does
@@ -27,12 +30,21 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from enginewright_builder.contract import EXIT_TRANSIENT, SMOKE_FILE, TERMINATION_MESSAGE_BYTES, Manifest
+from enginewright_builder.contract import (
+    EXIT_TRANSIENT,
+    MODEL_FOLDER,
+    MODEL_REPOSITORY,
+    SMOKE_FILE,
+    TERMINATION_MESSAGE_BYTES,
+    Manifest,
+    QueueRequest,
+)
 from enginewright_builder.engine_store.bucket import fetch_engine
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED, VerificationError, copy_engine, verify
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.pod import fits, smoke
+from enginewright_builder.queue_policy import CONFIG_FILE, UnreadableConfigError, with_queue
 from enginewright_builder.termination import TERMINATION_LOG
 
 # What fits.py reads: of which TensorRT version and for which GPU the engine is.
@@ -51,6 +63,12 @@ def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
     (target / FITS_FILE).write_text(json.dumps(needs(manifest)), encoding="utf-8")
     if SMOKE_FILE in manifest.files:
         shutil.copyfile(folder / SMOKE_FILE, target / SMOKE_FILE)
+
+
+def leave_config(folder: Path, target: Path, queue: QueueRequest) -> None:
+    """Raises :class:`OSError` and :class:`UnreadableConfigError`."""
+    published = (folder / MODEL_REPOSITORY / MODEL_FOLDER / CONFIG_FILE).read_text(encoding="utf-8")
+    (target / CONFIG_FILE).write_text(with_queue(published, queue), encoding="utf-8")
 
 
 def needs(manifest: Manifest) -> dict[str, object]:
@@ -72,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fingerprint", default="", help="refuse an engine of another fingerprint")
     parser.add_argument("--manifest-digest", default="", help="refuse a manifest of another digest, sha256:<hex>")
     parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")
+    parser.add_argument("--queue", type=QueueRequest.from_json, metavar="JSON",
+                        help="leave config.pbtxt with this queue policy beside the smoke test")
     parser.add_argument("--from", dest="store", default="", metavar="STORE",
                         help="copy the engine from there first: its folder on a volume, or s3://BUCKET/PREFIX")
     options = parser.parse_args(arguments)
@@ -79,10 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         manifest = _checked(options)
         if options.smoke_test:
             leave_smoke_test(options.directory, options.smoke_test, manifest)
+            if options.queue:
+                leave_config(options.directory, options.smoke_test, options.queue)
     except UnreachableError as error:
         _say(f"engine {options.directory.name} cannot be fetched: {error}", sys.stderr)
         return EXIT_TRANSIENT
-    except (VerificationError, OSError) as error:
+    except (VerificationError, UnreadableConfigError, OSError) as error:
         _say(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED
     size = sum(entry.bytes for entry in manifest.files.values())

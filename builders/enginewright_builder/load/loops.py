@@ -13,7 +13,7 @@ import grpc
 
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import Request
-from enginewright_builder.load.result import Call, LoadResult, Recorder
+from enginewright_builder.load.result import REJECTIONS, Call, LoadResult, Recorder
 
 # Only an unreachable server is worth a second try: the request was not served.
 RETRYABLE = frozenset({"UNAVAILABLE"})
@@ -114,12 +114,18 @@ async def _send(channels: Channels, request: Request, due: float, limit: float, 
             error = ""
             break
         except grpc.aio.AioRpcError as failure:
-            error = failure.code().name
+            error = _rejection(failure) or failure.code().name
             if error not in RETRYABLE or attempt == retries:
                 break
             recorder.retried += 1
             await asyncio.sleep(RETRY_SECONDS * 2**attempt)
     recorder.add(Call(due, time.monotonic(), request.batch, error))
+
+
+def _rejection(failure: grpc.aio.AioRpcError) -> str:
+    """Empty where it is none. Another try would only add to the load that the queue is protected from."""
+    details = failure.details() or ""
+    return next((kind for words, kind in REJECTIONS.items() if details.endswith(words)), "")
 
 
 async def _sleep_until(moment: float, stop: asyncio.Event | None) -> None:

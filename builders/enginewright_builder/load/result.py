@@ -13,13 +13,16 @@ from enginewright_builder.contract import requests_needed
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 TAIL = 99.9
+# What Triton answers to requests that its queue policy turns away, and what they are counted as: those that find the
+# queue full, and those that waited for too long.
+REJECTIONS = {"Exceeds maximum queue size": "QUEUE_FULL", "Request timeout expired": "QUEUE_TIMEOUT"}
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """Seconds on one monotonic clock. ``due`` is when the call should have started: in an open loop a late start counts
-    as latency (no coordinated omission); in a closed loop it is the start. ``error`` is a gRPC status name, empty if
-    none."""
+    as latency (no coordinated omission); in a closed loop it is the start. ``error`` is a gRPC status name, or one of
+    :data:`REJECTIONS`; empty if none."""
 
     due: float
     end: float
@@ -31,13 +34,15 @@ class Call:
 class LoadResult:
     """Latencies of the calls due in the window that succeeded; ``throughput`` in inferences (batch elements) completed
     inside it a second. ``requests``, ``failed``, ``errors`` and ``retried`` count everything sent, warm-up and drain
-    included, so that a failure cannot hide outside the window. NaN-free: 0 where nothing was measured. ``p999_ms`` is
-    None of fewer requests than it takes."""
+    included, so that a failure cannot hide outside the window. ``rejected`` counts those apart that the server's queue
+    policy turned away: they are neither failures nor late answers. NaN-free: 0 where nothing was measured. ``p999_ms``
+    is None of fewer requests than it takes."""
 
     mode: str
     seconds: float
     requests: int
     failed: int
+    rejected: Mapping[str, int]
     retried: int
     errors: Mapping[str, int]
     measured: int
@@ -86,7 +91,7 @@ def joined(results: Sequence[LoadResult]) -> LoadResult:
     interval of throughput spans those of the windows. At least one; raises ``ValueError`` when modes differ."""
     (mode,) = {one.mode for one in results}
     seconds = sum(one.seconds for one in results)
-    errors: Counter[str] = sum((Counter(one.errors) for one in results), Counter())
+    errors: Counter[str] = sum((Counter({**one.errors, **one.rejected}) for one in results), Counter())
     return _result(mode=mode, seconds=seconds, requests=sum(one.requests for one in results),
                    retried=sum(one.retried for one in results), errors=errors,
                    latencies=sorted(latency for one in results for latency in one.latencies_ms),
@@ -96,9 +101,12 @@ def joined(results: Sequence[LoadResult]) -> LoadResult:
 
 def _result(*, mode: str, seconds: float, requests: int, retried: int, errors: Counter[str],
             latencies: Sequence[float], throughput: float, low: float, high: float) -> LoadResult:
-    """``latencies`` ascending."""
+    """``latencies`` ascending. What was rejected is among ``errors``."""
+    rejected = {kind: count for kind, count in errors.items() if kind in REJECTIONS.values()}
+    failed = {kind: count for kind, count in errors.items() if kind not in rejected}
     return LoadResult(
-        mode=mode, seconds=seconds, requests=requests, failed=errors.total(), retried=retried, errors=dict(errors),
+        mode=mode, seconds=seconds, requests=requests, failed=sum(failed.values()), rejected=rejected,
+        retried=retried, errors=failed,
         measured=len(latencies), throughput=throughput, throughput_low=low, throughput_high=high,
         mean_ms=float(np.mean(latencies)) if latencies else 0.0,
         **{f"p{percentile:.0f}_ms": nearest_rank(latencies, percentile) for percentile in PERCENTILES},

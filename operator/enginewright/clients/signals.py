@@ -68,6 +68,12 @@ class ReplicaMetrics:
         return found if found is not None and math.isfinite(found) else None
 
     @property
+    def rejected(self) -> float:
+        """Requests that waited for longer than the queue's policy allows. Triton 2.51 counts those nowhere that a full
+        queue turns away."""
+        return self.failures.get("REJECTED", 0.0)
+
+    @property
     def broken(self) -> float:
         """Failed requests that are the engine's fault: neither given up by the client nor turned away by a full
         queue."""

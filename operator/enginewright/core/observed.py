@@ -289,7 +289,8 @@ class Sample:
     idle meanwhile to what they did. ``calm`` is what all those spent that had hardly a queue. ``queued`` counts
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
     activator holds, None where there is none or it does not answer. ``p99`` is the servers' own of the last minute, in
-    milliseconds, of the slowest replica; None where they export none."""
+    milliseconds, of the slowest replica; None where they export none. ``rejected`` counts requests that waited for too
+    long since the sample before, which are among those that ``arrived`` and not among those ``served``."""
 
     time: float
     ready: int
@@ -305,6 +306,7 @@ class Sample:
     queued: tuple[float, ...] = ()
     held: float | None = None
     p99: float | None = None
+    rejected: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,6 +95,7 @@ class Reason(StrEnum):
     SLOWER = "Slower"
     OBJECTIVE_MISSED = "ObjectiveMissed"
     OBJECTIVE_UNKNOWN = "ObjectiveUnknown"
+    QUEUE_TIMEOUT_TOO_SHORT = "QueueTimeoutTooShort"
     OUTPUTS_DIFFER = "OutputsDiffer"
     ANALYSIS_INCONCLUSIVE = "AnalysisInconclusive"
     WAITING_FOR_REPLICAS = "WaitingForReplicas"

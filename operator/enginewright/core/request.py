@@ -11,6 +11,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
+from enginewright.core.spec.queue import QueuePolicySpec, QueueSpec
 from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PaddingSpec, PostprocessStepSpec, PreprocessSpec
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
@@ -149,6 +150,22 @@ def _signature(spec: Spec) -> contract.SignatureRequest | None:
     return contract.SignatureRequest(method=signature.method, path=signature.path,
                                      key_path=f"{SIGNATURE_PATH}/{key.key}",
                                      key_name=f"{signature.kind} {key.name}/{key.key}")
+
+
+def queue_request(queue: QueueSpec) -> contract.QueueRequest:
+    """What a replica's server is given. Where the spec names no level for requests that name none, it is the lowest."""
+    levels = queue.priority_levels or 0
+    return contract.QueueRequest(
+        policy=_queue_policy(queue), priority_levels=levels,
+        default_priority_level=queue.default_priority_level or levels,
+        levels=tuple(contract.QueueLevel(level=one.level, policy=_queue_policy(one))
+                     for one in queue.priority_queue_policy))
+
+
+def _queue_policy(policy: QueuePolicySpec) -> contract.QueuePolicy:
+    return contract.QueuePolicy(
+        max_queue_size=policy.max_queue_size or 0, timeout_us=policy.default_timeout_microseconds or 0,
+        timeout_action=policy.timeout_action, allow_timeout_override=policy.allow_timeout_override)
 
 
 def server_image(spec: Spec, config: OperatorConfig) -> str:

@@ -571,6 +571,11 @@ class AutoscalingStatus(StatusModel):
     directly."""
     p99_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When p99Milliseconds was taken; it is refreshed sparingly."""
+    rejected: int | None = None
+    """With serving.queue: requests that were rejected in the last minute after their timeout in a queue. Triton does
+    not count those that a full queue turns away."""
+    rejected_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When rejected was counted; it is refreshed sparingly."""
     desired_replicas: int | None = None
     """Replicas that the operator wants."""
     max_replicas: int | None = None

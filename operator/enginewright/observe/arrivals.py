@@ -17,11 +17,12 @@ MICROSECONDS = 1e6  # in a second
 
 @dataclass(frozen=True, kw_only=True)
 class _Totals:
-    """``answered`` are requests that succeeded or failed, ``spent`` is what those took that succeeded: Triton times no
-    others."""
+    """``answered`` are requests that succeeded or failed, ``rejected`` those that waited too long in a bounded queue,
+    ``spent`` is what those took that succeeded: Triton times no others."""
 
     time: float
     answered: float
+    rejected: float
     queued: float
     spent: Spent
 
@@ -30,16 +31,24 @@ class _Totals:
         good = sum(metrics.successes.values())
         waited, total = metrics.queued_for / MICROSECONDS, metrics.busy / MICROSECONDS
         spent = Spent(time, good, waited, total - waited, metrics.executions)
-        return cls(time=time, answered=good + sum(metrics.failures.values()), queued=metrics.queued, spent=spent)
+        return cls(time=time, answered=good + sum(metrics.failures.values()) - metrics.rejected,
+                   rejected=metrics.rejected, queued=metrics.queued, spent=spent)
+
+    @property
+    def left(self) -> float:
+        """Requests that have come and gone."""
+        return self.answered + self.rejected
 
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
     """Since the update before: requests that ``arrived`` and requests ``executing`` on average, over all replicas, and
-    those ``served`` by each that was asked both times, with what that ``spent``. None where one of the replicas cannot
+    those ``served`` by each that was asked both times, with what that ``spent``. What queues ``rejected``, as far as it
+    is known, has arrived and was not served. None where one of the replicas cannot
     tell: a part is not the whole."""
 
     arrived: float | None = None
+    rejected: float = 0.0
     executing: float | None = None
     served: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
@@ -64,12 +73,13 @@ class Arrivals:
         both = {name: (old, new) for name, (old, new) in known.items() if old.time == last}
         served = {name: new.answered - old.answered for name, (old, new) in both.items()}
         spent = {name: grown for name, (old, new) in both.items() if (grown := new.spent.since(old.spent)) is not None}
+        rejected = sum(max(0.0, new.rejected - old.rejected) for old, new in known.values())
         if not wanted or len(known) < len(wanted) or seconds <= 0:
-            return Growth(served=served, spent=spent)
+            return Growth(served=served, spent=spent, rejected=rejected)
         arrived = executing = 0.0
         for old, new in known.values():
             # One that was silent for a while tells of a longer time than the others.
             since = new.time - old.time
-            arrived += max(0.0, new.answered - old.answered + new.queued - old.queued) * seconds / since
+            arrived += max(0.0, new.left - old.left + new.queued - old.queued) * seconds / since
             executing += max(0.0, new.spent.computed - old.spent.computed) / since
-        return Growth(arrived=arrived, executing=executing, served=served, spent=spent)
+        return Growth(arrived=arrived, rejected=rejected, executing=executing, served=served, spent=spent)

@@ -227,7 +227,8 @@ class Signals:
         missing = len(target.replicas.keys() - pending.keys())
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
-                          starting=tuple(began - made for made in target.starting), held=held, p99=p99))
+                          starting=tuple(began - made for made in target.starting), held=held, p99=p99,
+                          rejected=grown.rejected))
 
     def _judge(self, key: Key, watched: _Watched) -> float:
         """Seconds until the next round."""

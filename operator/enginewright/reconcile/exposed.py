@@ -19,7 +19,7 @@ P99 = "0.99"
 class _Shown:
     """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
     status.quality has, ``rate`` inferences a joule as the build measured them, idle power included. ``objective`` is
-    (quantile, seconds), ``live`` the p99 in seconds."""
+    (quantile, seconds), ``live`` the p99 in seconds, ``rejected`` counts requests of the last minute."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
@@ -27,6 +27,7 @@ class _Shown:
     rate: float | None = None
     objective: tuple[str, float] | None = None
     live: float | None = None
+    rejected: int | None = None
 
 
 class Exposed(Collector):
@@ -47,6 +48,7 @@ class Exposed(Collector):
             rate=throughput / watts if watts and throughput else None,
             objective=_objective(spec),
             live=_seconds((status.get("autoscaling") or {}).get("p99Milliseconds")),
+            rejected=(status.get("autoscaling") or {}).get("rejected"),
         )
 
     def forget(self, key: Key) -> None:
@@ -70,7 +72,12 @@ class Exposed(Collector):
         lives = GaugeMetricFamily("enginewright_live_latency_seconds",
                                   "Latency of the slowest replica in the last minute, as in status.autoscaling.",
                                   labels=(*OBJECT, "quantile"))
+        rejections = GaugeMetricFamily("enginewright_rejected_requests",
+                                       "Requests rejected in the last minute after their timeout in a queue, as in "
+                                       "status.autoscaling.", labels=OBJECT)
         for key, shown in self._shown.items():
+            if shown.rejected is not None:
+                rejections.add_metric((key.namespace, key.name), shown.rejected)
             if shown.objective:
                 quantile, seconds = shown.objective
                 objectives.add_metric((key.namespace, key.name, quantile), seconds)
@@ -87,7 +94,7 @@ class Exposed(Collector):
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])
-        yield from (conditions, costs, agreement, answers, rates, objectives, lives)
+        yield from (conditions, costs, agreement, answers, rates, objectives, lives, rejections)
 
 
 def _objective(spec: Mapping[str, Any]) -> tuple[str, float] | None:

@@ -35,6 +35,10 @@ def _pod(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "serving": {"podTemplate": {"spec": spec}}}
 
 
+def _queue(**policy: Any) -> dict[str, Any]:
+    return {**SOURCE, "serving": {"queue": policy}}
+
+
 def _job(**spec: Any) -> dict[str, Any]:
     return {**SOURCE, "engine": {"podTemplate": {"spec": spec}}}
 
@@ -219,6 +223,29 @@ BROKEN = (
            "spec.objective.minimise", "energy", "write cost", "energy needs whole GPUs"),
     Broken("sizes above the largest", {**SOURCE, "batching": {"preferredBatchSizes": [8, 64]}},
            "spec.batching.preferredBatchSizes", "[64]", "lower these", "must not exceed spec.engine.maxBatchSize"),
+    Broken("a default level beyond the last", _queue(priorityLevels=2, defaultPriorityLevel=3),
+           "spec.serving.queue.defaultPriorityLevel", "3", "from 1 to 2", "must not exceed priorityLevels"),
+    Broken("a default level of none", _queue(defaultPriorityLevel=1),
+           "spec.serving.queue.defaultPriorityLevel", "1", "add priorityLevels", "needs priorityLevels"),
+    Broken("policies of levels of none", _queue(priorityQueuePolicy=[{"level": 1, "maxQueueSize": 4}]),
+           "spec.serving.queue.priorityQueuePolicy", "[1]", "add priorityLevels", "needs priorityLevels"),
+    Broken("a policy of a level beyond the last", _queue(priorityLevels=2, priorityQueuePolicy=[{"level": 3}]),
+           "spec.serving.queue.priorityQueuePolicy[0].level", "3", "from 1 to 2"),
+    Broken("two policies of one level", _queue(priorityLevels=2, priorityQueuePolicy=[{"level": 1}, {"level": 1}]),
+           "spec.serving.queue.priorityQueuePolicy", "[1]", "one policy"),
+    Broken("an action without a timeout", _queue(timeoutAction="continue"),
+           "spec.serving.queue.timeoutAction", "continue", "add defaultTimeoutMicroseconds"),
+    Broken("a shorter timeout than none", _queue(allowTimeoutOverride=True),
+           "spec.serving.queue.allowTimeoutOverride", "true", "add defaultTimeoutMicroseconds"),
+    Broken("a timeout within the queue delay",
+           {**_queue(defaultTimeoutMicroseconds=500), "batching": {"maxQueueDelayMicroseconds": 500}},
+           "spec.serving.queue.defaultTimeoutMicroseconds", "500", "lower the delay"),
+    Broken("a queue shorter than a batch",
+           {**_queue(maxQueueSize=4), "batching": {"preferredBatchSizes": [2, 8]}},
+           "spec.serving.queue.maxQueueSize", "4", "lower these"),
+    Broken("a queue too short to ask for a replica",
+           {**_queue(maxQueueSize=4), "autoscaling": {"maxReplicas": 2, "targetQueueDepth": 4}},
+           "spec.serving.queue.maxQueueSize", "4", "lower targetQueueDepth"),
     Broken("gpu on a cpu", {**SOURCE, "placement": {**CPU, "gpu": {"count": 2}}},
            "spec.placement.gpu", '"count": 2', "set accelerator to gpu", "need accelerator gpu"),
     Broken("mig on a cpu", {**SOURCE, "placement": {**CPU, "mig": {"profile": "1g.10gb"}}},

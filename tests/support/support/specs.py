@@ -77,7 +77,13 @@ _job_template = _optional(
         priorityClassName=_NAME,
         volumes=st.just([{"name": "extra", "emptyDir": {}}]),
         containers=st.just([{"name": "build", "env": [{"name": "TZ", "value": "UTC"}]}])))
-_serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"))
+_queue_policy = {"maxQueueSize": st.integers(1, 1000), "defaultTimeoutMicroseconds": st.integers(1, 10**6),
+                 "timeoutAction": st.just("reject")}
+_queue = _optional(**_queue_policy) | st.fixed_dictionaries({"priorityLevels": st.integers(3, 5)}, optional={
+    "defaultPriorityLevel": st.integers(1, 3), "priorityQueuePolicy": st.lists(
+        st.fixed_dictionaries({"level": st.integers(1, 3)}, optional=_queue_policy), max_size=3,
+        unique_by=lambda one: one["level"]), **_queue_policy})
+_serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"), queue=_queue)
 
 
 @st.composite

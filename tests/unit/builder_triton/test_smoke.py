@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from enginewright_builder import contract, verify
-from enginewright_builder.contract import SMOKE_FILE, Outcome
+from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, SMOKE_FILE, Outcome, QueuePolicy, QueueRequest
 from enginewright_builder.engine_store.folder import publish
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED
 from enginewright_builder.errors import UserError
@@ -191,6 +191,26 @@ def test_verify_leaves_the_program_and_the_answers(with_answers: bool, tmp_path:
     programs = {"smoke.py", "fits.py", "fits.json"}
     assert {path.name for path in target.iterdir()} == (programs | {SMOKE_FILE} if with_answers else programs)
     assert (target / "smoke.py").read_bytes() == Path(smoke.__file__).read_bytes()
+
+
+def test_verify_leaves_the_configuration_with_a_queue_policy_and_the_engine_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "none"))
+    staging, store, target = (tmp_path / name for name in ("staging", "store", "smoke-test"))
+    model = staging / MODEL_REPOSITORY / MODEL_FOLDER
+    for folder in (model, store, target):
+        folder.mkdir(parents=True)
+    config = model / "config.pbtxt"
+    config.write_text("dynamic_batching {\n  max_queue_delay_microseconds: 500\n}\n")
+    publish(staging, store, FINGERPRINT, outcome=Outcome(kind="build", ok=True))
+    queue = QueueRequest(policy=QueuePolicy(max_queue_size=8)).to_json()
+    arguments = [str(store / FINGERPRINT), "--smoke-test", str(target), "--queue", queue]
+    assert verify.main(arguments) == 0
+    assert (target / "config.pbtxt").read_text() == (
+        "dynamic_batching {\n  default_queue_policy {\n    max_queue_size: 8\n  }\n"
+        "  max_queue_delay_microseconds: 500\n}\n")
+    assert verify.main(arguments) == 0, "a node that restarts runs init containers once more"
 
 
 def test_nothing_is_left_of_a_damaged_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

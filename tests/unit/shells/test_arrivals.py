@@ -24,7 +24,8 @@ def test_what_was_answered_and_what_the_queue_grew_by_came() -> None:
     assert arrivals.update(0.0, {"a": metrics(100), "b": metrics(5)}, ["a", "b"]) == Growth()
     scraped = {"a": metrics(110, queued=4, executed=0.5), "b": metrics(8, queued=1, failed=2, executed=1.0)}
     found = arrivals.update(1.0, scraped, ["a", "b"])
-    assert (found.arrived, found.executing, found.served) == (20.0, 1.5, {"a": 10.0, "b": 5.0})
+    assert (found.arrived, found.executing, found.served) == (20.0, 1.5, {"a": 10.0, "b": 3.0})
+    assert found.rejected == 2.0, "has come, and was not served: a replica does no more by rejecting"
 
 
 @pytest.mark.parametrize(

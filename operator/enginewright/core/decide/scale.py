@@ -38,6 +38,7 @@ from enginewright.core.step import Step
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
 REFRESH_SECONDS = 10.0
 # Of a p99, a change that is worth a write of status.
+REJECTED_SECONDS = 60.0
 VISIBLE = 0.1
 # A decision that could not be carried out yet is not noted again within this time.
 SAME_DECISION_SECONDS = 60.0
@@ -191,7 +192,7 @@ def _remember(
     depth = None if found.queue_depth is None else round(found.queue_depth)
     if depth != before.queue_depth and (decision or not ctx.fresh(before.queue_depth_time, REFRESH_SECONDS)):
         update |= {"queue_depth": depth, "queue_depth_time": timestamp(ctx.now)}
-    return before.model_copy(update={**update, **_live(ctx, before)})
+    return before.model_copy(update={**update, **_live(ctx, before), **_rejected(ctx, before)})
 
 
 def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
@@ -202,6 +203,17 @@ def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     if near or found == shown or ctx.fresh(before.p99_time, REFRESH_SECONDS):
         return {}
     return {"p99_milliseconds": legible(found), "p99_time": None if found is None else timestamp(ctx.now)}
+
+
+def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
+    """Sparingly as well, but for the first ones."""
+    window = ctx.observed.signals
+    if ctx.spec.serving.queue is None or window is None:
+        return {"rejected": None, "rejected_time": None}
+    found = round(sum(one.rejected for one in window.samples if ctx.observed.monotonic - one.time <= REJECTED_SECONDS))
+    if found == before.rejected or (before.rejected and ctx.fresh(before.rejected_time, REFRESH_SECONDS)):
+        return {}
+    return {"rejected": found, "rejected_time": timestamp(ctx.now)}
 
 
 def _price_of(ctx: PassContext, stable: DeploymentView | None) -> float | None:

@@ -146,7 +146,10 @@ class Member:
             given_up = (self.status.get(block) or {}).get("failure")
             if given_up and not self.verdict(kind).ok:
                 return self.verdict(kind)
-        return complete if complete.reason in (Reason.ROLLED_BACK, Reason.OBJECTIVE_MISSED) else None
+        return complete if complete.reason in _REFUSED else None
+
+
+_REFUSED = (Reason.ROLLED_BACK, Reason.OBJECTIVE_MISSED, Reason.QUEUE_TIMEOUT_TOO_SHORT)
 
 
 def says_available(status: Mapping[str, Any]) -> bool:

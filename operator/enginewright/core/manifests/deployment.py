@@ -32,7 +32,7 @@ from enginewright.core.manifests.service import mirror_name
 from enginewright.core.manifests.trusted_ca import trusted_mounts, trusted_variables, trusted_volumes
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
-from enginewright.core.request import STORE_PATH, server_image, store_folder
+from enginewright.core.request import STORE_PATH, queue_request, server_image, store_folder
 from enginewright.core.spec import Spec
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spot import on_spot
@@ -60,7 +60,9 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "store": spec.store.uri,
         **({"access": access} if (access := store_access(spec)) else {}),
         # The field runtime went, whose one value stays, so that revisions keep their names.
-        "serving": {"runtime": "triton", **spec.serving.model_dump(mode="json", exclude={"image"})},
+        # So does a spec without a queue policy.
+        "serving": {"runtime": "triton", **spec.serving.model_dump(
+            mode="json", exclude={"image"} | (set() if spec.serving.queue else {"queue"}))},
         "placement": [dict(placement.limits), node_placement(_spot(placement, spec, config)),
                       device_claims("", placement)],
     }, 8)
@@ -185,6 +187,7 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
         "command": ["python3", "-m", "enginewright_builder.verify"],
         "args": [f"{ENGINE_PATH}/{record.fingerprint}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
+                 *(["--queue", queue_request(spec.serving.queue).to_json()] if spec.serving.queue else []),
                  labels.VERIFY_FROM, spec.store.uri if bucket else folder],
         **({"env": trusted} if trusted else {}),
         **({"envFrom": variables} if variables else {}),

@@ -24,6 +24,7 @@ from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 
 MODELS_PATH = "/models"
 SMOKE_PATH = "/smoke-test"  # holds the program that tries the server, and recorded answers: a few MB
+CONFIG_FILE = "config.pbtxt"
 STARTUP_PERIOD = 2
 
 
@@ -56,9 +57,15 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
                           "readOnly": True},
-                         {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
+                         {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True}, *_config(owner, spec),
                          *scratch_mounts(), *(trace_mounts() if spec.quality else [])],
     }
+
+
+def _config(owner: Owner, spec: Spec) -> list[JSON]:
+    """Over the engine's own: what the verify container made of it, with the queue policy."""
+    return [{"name": "smoke-test", "mountPath": f"{MODELS_PATH}/{owner.served_as}/{CONFIG_FILE}",
+             "subPath": CONFIG_FILE, "readOnly": True}] if spec.serving.queue else []
 
 
 def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:

@@ -171,6 +171,15 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="threshold is for metrics of classes alone; remove it, or write metric accuracy, f1-macro or "
                      "f1-micro", field=".threshold"),
     ),
+    "spec.serving.queue": (
+        Rule(rule="has(self.priorityLevels) || !(has(self.defaultPriorityLevel) || has(self.priorityQueuePolicy))",
+             message="defaultPriorityLevel, as priorityQueuePolicy, needs priorityLevels, of which it names one; add "
+                     "that, such as 2, or remove it"),
+        Rule(rule="!has(self.priorityLevels) || !has(self.defaultPriorityLevel) || "
+                  "self.defaultPriorityLevel <= self.priorityLevels",
+             message="defaultPriorityLevel must not exceed priorityLevels; write a level from 1 to that",
+             field=".defaultPriorityLevel"),
+    ),
     "spec.placement.tolerations[]": _TOLERATION,
     "spec.placement.classes[].tolerations[]": _TOLERATION,
     "spec.placement": (

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from enginewright.core.spec.base import AccountName, ImageName, SpecModel, StoreUri
 from enginewright.core.spec.pod_template import PodTemplateSpec
+from enginewright.core.spec.queue import QueueSpec
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import SecretReference
 
@@ -43,6 +44,9 @@ class ServingSpec(SpecModel):
     """CPU and memory of the server's container. Accelerators are chosen under placement."""
     pod_template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
     """Additions to the serving pods."""
+    queue: QueueSpec | None = None
+    """What becomes of requests that wait in a replica: how many, how long, and in which order. Left out: all wait, in
+    the order in which they came."""
 
 
 class StoreSpec(SpecModel):

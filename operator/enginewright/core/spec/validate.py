@@ -17,6 +17,7 @@ from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
 from enginewright.core.spec.quality_rules import quality_problems
+from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
@@ -371,4 +372,5 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _labels, _objective, _energy, _batching, _placement, _mig,
     _rollout, _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
+    queue_problems,
 )

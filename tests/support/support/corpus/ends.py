@@ -34,6 +34,8 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.placement.classes[0].gpu.count": ("the most",),
     **{f"spec.{block}.tolerations[0].effect": ("''", "'NoSchedule'", "'PreferNoSchedule'", "null")
        for block in ("placement", "placement.classes[0]")},
+    "spec.serving.queue.priorityLevels": ("null",),
+    "spec.serving.queue.defaultPriorityLevel": ("the most",),
     "spec.rollout.strategy": ("'BlueGreen'", "'Recreate'"),
     "spec.autoscaling.minReplicas": ("the least",),
     "spec.autoscaling.source": ("'prometheus'",),
@@ -55,6 +57,13 @@ BY_OPERATOR: Mapping[str, tuple[str, ...]] = {
     **{f"spec.{block}.tolerations[0].key": ("empty", "null") for block in ("placement", "placement.classes[0]")},
     **{f"spec.{block}.tolerations[0].operator": ("'Exists'",) for block in ("placement", "placement.classes[0]")},
     "spec.placement.classes[0].gpu.product": ("empty",),
+    "spec.serving.queue.maxQueueSize": ("the least",),
+    "spec.serving.queue.defaultTimeoutMicroseconds": ("the least", "null"),
+    "spec.serving.queue.priorityLevels": ("the least",),
+    "spec.serving.queue.priorityQueuePolicy": ("32 items",),
+    **{f"spec.serving.queue.priorityQueuePolicy[0].{name}": ("the least",)
+       for name in ("maxQueueSize", "defaultTimeoutMicroseconds")},
+    "spec.serving.queue.priorityQueuePolicy[0].level": ("the most",),
     "spec.rollout.steps[0].weight": ("the most",),
     "spec.autoscaling.schedules[0].timeZone": ("64 characters",),
     "spec.autoscaling.schedules[0].start": ("100 characters",),

@@ -22,6 +22,7 @@ from enginewright.core.decide.target import Target
 from enginewright.core.observed import DeploymentView
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import API_VERSION, HTTP_ROUTE
+from enginewright.core.spec.queue import shortest_timeout
 from enginewright.core.status import RolloutStatus
 from enginewright.core.step import Step
 
@@ -104,8 +105,30 @@ def without_objective(target: Target, wanted: int) -> Desired | None:
             f"spec.objective.latency.percentile, or promote it unmeasured with "
             f"{ctx.promote_with(target.revision)}{meanwhile}."))
 
+    return _refused(ctx, wanted, "spec.rollout.requireObjective refuses it", says)
+
+
+def without_queue_time(target: Target, wanted: int) -> Desired | None:
+    """None unless requests would have to leave the queue before the batcher is done waiting for others: alone on an
+    idle replica each of them would be rejected. The build chose that delay, so no rule of the spec can say it."""
+    ctx, stable, record = target.ctx, target.ctx.serving.stable, target.engine.record
+    serving = record.outcome.serving if record else None
+    found = shortest_timeout(ctx.spec.serving.queue)
+    begun = stable is not None and stable.revision == target.revision
+    if serving is None or found is None or begun or found[1] > serving.max_queue_delay_us:
+        return None
+    field, timeout = found
+    return _refused(ctx, wanted, "its queue would reject what it could answer", lambda meanwhile: no(
+        Reason.QUEUE_TIMEOUT_TOO_SHORT,
+        f"Revision {target.revision} does not start: {field} {timeout} is not more than the queue delay of "
+        f"{serving.max_queue_delay_us} microseconds that the build chose. Raise it, or write a smaller "
+        f"spec.batching.maxQueueDelayMicroseconds, for which the engine is measured again{meanwhile}."))
+
+
+def _refused(ctx: PassContext, wanted: int, why: str, says: Callable[[str], Finding]) -> Desired:
+    """No replica of the target; ``says`` why, with what serves meanwhile."""
+    stable = ctx.serving.stable
     memory = RolloutStatus(stable=stable.revision if stable else None, rolled_back=ctx.rollout.rolled_back)
-    why = "spec.rollout.requireObjective refuses it"
     if stable is None:
         return Desired(progress=says("; nothing serves until then"), memory=memory, stops=Stops.SPARING, why=why)
     serves = f"; revision {stable.revision} goes on serving"
