@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from enginewright_builder.contract import (
     BUDGET_SECONDS,
+    LANGUAGE_MODEL_FOLDER,
     MODEL_FOLDER,
     MODEL_REPOSITORY,
     AccuracyRequest,
@@ -23,6 +24,7 @@ from enginewright_builder.contract import (
     DataRequest,
     DeviceRequest,
     EngineRequest,
+    GenerateRequest,
     Interface,
     ObjectiveRequest,
     RuntimeRequest,
@@ -36,6 +38,14 @@ from enginewright_builder.pod import fits
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import nvidia_gpu
 
+INFER, GENERATE = "infer", "generate"
+# How a language model is held against itself unquantised: by the share of next tokens that are the same.
+AGREEMENT = "agreement"
+# Options that say nothing of the other task.
+_OF_GENERATE = ("ttft_ms", "tpot_ms", "context")
+_OF_INFER = ("format", "calibration", "metric", "task_metric", "labels", "task_tolerance", "task_output", "queries",
+             "threshold", "group_by", "precision", "backend", "fallback", "max_batch_size", "latency_ms", "stop_when",
+             "interface")
 # Libraries that the Python backend may run an engine with.
 PYTHON_RUNTIMES = ("onnxruntime", "tensorrt", "torch")
 
@@ -61,10 +71,19 @@ def build_by_hand(options: argparse.Namespace) -> int:
             outcome = run_build(request, Path(scratch), tracker)
     sink.outcome(outcome)
     if outcome.ok:
-        models = link_model(output, outcome.fingerprint, request.model_name)
-        sys.stderr.write(f"engine and report: {output / outcome.fingerprint}\n"
-                         f"served as {request.model_name} by: tritonserver --model-repository={models}\n")
+        folder = output / outcome.fingerprint
+        sys.stderr.write(f"engine and report: {folder}\n"
+                         f"served as {request.model_name} by: {_served_by(request, folder)}\n")
     return exit_code(outcome)
+
+
+def _served_by(request: BuildRequest, folder: Path) -> str:
+    if request.generate is None:
+        models = link_model(folder.parent, folder.name, request.model_name)
+        return f"tritonserver --model-repository={models}"
+    from enginewright_builder.generate.serving import read_serving
+
+    return read_serving(folder).command(folder / LANGUAGE_MODEL_FOLDER, request.model_name)
 
 
 def link_model(output: Path, fingerprint: str, name: str) -> Path:
@@ -91,6 +110,9 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
     name = options.name or _name_of(options.model)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ContractError(f"--name: got {name!r}, expected letters, digits, '.', '_' and '-'")
+    _check_task(options)
+    if options.task == GENERATE:
+        return _generate_request(options, output, name)
     interface = load(Interface, options.interface) if options.interface else None
     calibration = DataRequest(uri=options.calibration) if options.calibration else None
     evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
@@ -104,6 +126,31 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
                                  task=_task(options), group_by=options.group_by),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
         device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator))
+
+
+def _generate_request(options: argparse.Namespace, output: Path, name: str) -> BuildRequest:
+    """Raises :class:`UserError` ``VllmMissing``, too."""
+    from enginewright_builder.generate.packages import version
+
+    evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
+    return BuildRequest(
+        model_name=name, source=SourceRequest(uri=options.model),
+        engine=EngineRequest(build_budget_seconds=options.budget_seconds or BUDGET_SECONDS["cpu"]),
+        accuracy=AccuracyRequest(metric=AGREEMENT, tolerance=options.tolerance, evaluation=evaluation),
+        store_path=str(output), device=hand_device(options.accelerator),
+        # By hand there is no image: the version of the server stands for it.
+        runtime=RuntimeRequest(server_image=f"vllm {version()}", backends=(), python_runtimes=()),
+        generate=GenerateRequest(ttft_ms=options.ttft_ms, tpot_ms=options.tpot_ms, context_tokens=options.context))
+
+
+def _check_task(options: argparse.Namespace) -> None:
+    """Raises :class:`ContractError` for what says nothing of this task."""
+    generates, parser = options.task == GENERATE, _parser()
+    for name in _OF_INFER if generates else _OF_GENERATE:
+        if getattr(options, name) != parser.get_default(name):
+            raise ContractError(f"--{name.replace('_', '-')}: got {getattr(options, name)!r}, and it "
+                                f"{'says nothing of a language model' if generates else 'is of language models'}; "
+                                f"{'leave it out' if generates else 'leave it out, or add --task generate'}")
 
 
 def _task(options: argparse.Namespace) -> TaskRequest | None:
@@ -144,6 +191,10 @@ def hand_runtime(accelerator: str) -> RuntimeRequest:
 
 
 def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
+    return _parser().parse_args(words)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a "
                                                "report.",
@@ -192,4 +243,14 @@ def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:
                         help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
     parser.add_argument("--interface", metavar="JSON", help='unless the source states it: {"inputs": [{"name": …}]}')
     parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
-    return parser.parse_args(words)
+    language = parser.add_argument_group("language models")
+    language.add_argument("--task", choices=(INFER, GENERATE), default=INFER,
+                          help="generate: a causal language model, which vLLM serves; --evaluation is then a .jsonl of "
+                               "prompts (default %(default)s)")
+    language.add_argument("--ttft-ms", type=float, default=0.0, metavar="MS",
+                          help="time until the first token that 99 %% of requests keep under")
+    language.add_argument("--tpot-ms", type=float, default=0.0, metavar="MS",
+                          help="and time for each token after it")
+    language.add_argument("--context", type=int, default=0, metavar="TOKENS",
+                          help="longest prompt and answer together (default: the model's)")
+    return parser

@@ -47,6 +47,8 @@ MANIFEST_FILE = "manifest.json"
 MANIFEST_BYTES = 8 << 20
 REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"
+# Of a language model: its files, and how its server is started.
+LANGUAGE_MODEL_FOLDER, SERVING_FILE = "model", "serving.json"
 # Recorded inputs and the source model's answers, which replicas are tried with. Engines of older builders have none.
 SMOKE_FILE = "smoke.json"
 # The source model as FP32 ONNX, and how it is to be compared with: what the quality monitor holds live answers against.
@@ -264,6 +266,17 @@ class ObjectiveRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GenerateRequest:
+    """What only language models have. ``ttft_ms`` is the time until the first token, ``tpot_ms`` that for each token
+    after it, both at the objective's percentile; 0 means not asked for. ``context_tokens`` is the longest prompt and
+    answer together, 0 for what the model was made for."""
+
+    ttft_ms: float = 0.0
+    tpot_ms: float = 0.0
+    context_tokens: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class BatchingRequest:
     """``max_queue_delay_us`` below 0 means: let the sweep choose."""
 
@@ -320,7 +333,8 @@ class BuildRequest:
     ``rebuild`` is any word of who wants another engine than the one that the store has. ``store_path`` is a folder;
     where the store is a ``bucket``, one of this pod alone. ``signing_keys`` is the folder where the Secret of the
     namespace's signing keys is mounted: what the store holds counts only if it bears a signature by one of them. It is
-    empty where the store is trusted as it is: a folder of the person's own."""
+    empty where the store is trusted as it is: a folder of the person's own. ``generate`` is there for language models
+    alone."""
 
     model_name: str
     source: SourceRequest
@@ -340,6 +354,7 @@ class BuildRequest:
     rebuild: str = ""
     bucket: BucketRequest | None = None
     signing_keys: str = ""
+    generate: GenerateRequest | None = None
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
@@ -834,7 +849,7 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"), "PostprocessStep": ("axis",),
-    "AccuracyRequest": ("task", "group_by"),
+    "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate",),
     "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }

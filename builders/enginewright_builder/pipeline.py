@@ -8,9 +8,9 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome
+from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome, ResolvedSource
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.errors import BuilderError, classify
@@ -20,20 +20,38 @@ from enginewright_builder.sources.places import as_written
 from enginewright_builder.steps import Budget, Steps
 
 if TYPE_CHECKING:
+    from enginewright_builder.generate.resolving import ResolvedModel
     from enginewright_builder.proving import Servers
 
 log = logging.getLogger(__name__)
 
 # In a hand-over: how a build ended that has nothing to prove.
 OUTCOME_FILE = "outcome.json"
-Make = Callable[[Resolved, Path, Steps, Budget], Outcome | None]
+
+
+class _Known(Protocol):
+    """What a resolve step found, whatever the model is for."""
+
+    @property
+    def request(self) -> BuildRequest: ...
+
+    @property
+    def source(self) -> ResolvedSource: ...
+
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+
+
+Found = TypeVar("Found", bound=_Known)
+Resolve = Callable[[BuildRequest, Path], Found]
+Make = Callable[[Found, Path, Steps, Budget], Outcome | None]
 
 
 def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
     """Never raises for what goes wrong in the request or the world: that is the outcome."""
     try:
         tracker.step("resolve", f"looking at {request.source.uri}")
-        resolved = resolve(request, scratch)
+        resolved: _Known = _resolve_model(request, scratch) if request.generate else resolve(request, scratch)
         for note in resolved.notes:
             tracker.note(note)
         return Outcome(kind="resolve", ok=True, source=resolved.source, fingerprint=resolved.request.fingerprint())
@@ -44,17 +62,33 @@ def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outco
 def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
     """Builds, proves and publishes. Never raises for what goes wrong in the request or the world: that is the
     outcome."""
-    def make(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget) -> Outcome:
-        from enginewright_builder.building import build  # PyTorch and all else: only where there is something to build
-
-        return build(resolved, scratch, steps, budget)
-
     begin = time.monotonic()
-    outcome = _run(request, scratch, tracker, make)
+    outcome = (_run(request, scratch, tracker, _resolve_model, _make_model) if request.generate else
+               _run(request, scratch, tracker, resolve, _make))
     assert outcome is not None
     if outcome.cache_hit:
         return outcome
     return dataclasses.replace(outcome, build_seconds=_seconds(time.monotonic() - begin))
+
+
+# What each task needs is imported where there is something to do: PyTorch, or the client of language models.
+
+def _make(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget) -> Outcome:
+    from enginewright_builder.building import build
+
+    return build(resolved, scratch, steps, budget)
+
+
+def _resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
+    from enginewright_builder.generate.resolving import resolve_model
+
+    return resolve_model(request, scratch)
+
+
+def _make_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Budget) -> Outcome:
+    from enginewright_builder.generating import build_model
+
+    return build_model(resolved, scratch, steps, budget)
 
 
 def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder: Path) -> Outcome | None:
@@ -66,7 +100,7 @@ def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder
         build_finalists(resolved, scratch, folder, steps, budget)
 
     begin = time.monotonic()
-    outcome = _run(request, scratch, tracker, make)
+    outcome = _run(request, scratch, tracker, resolve, make)
     if outcome is not None and outcome.ok:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / OUTCOME_FILE).write_text(outcome.to_json(), encoding="utf-8")
@@ -98,8 +132,9 @@ def run_proof(folder: Path, servers: Servers, tracker: Tracker) -> Outcome:
                                    source=handed.told.source, fingerprint=request.fingerprint())
 
 
-def _run(request: BuildRequest, scratch: Path, tracker: Tracker, make: Make) -> Outcome | None:
-    resolved: Resolved | None = None
+def _run(request: BuildRequest, scratch: Path, tracker: Tracker, resolve: Resolve[Found],
+         make: Make[Found]) -> Outcome | None:
+    resolved: Found | None = None
     try:
         steps = Steps(tracker)
         with steps.step("resolve", f"looking at {request.source.uri}"):
@@ -122,7 +157,7 @@ def _seconds(seconds: float) -> float:
     return round(seconds, 1)
 
 
-def _hit(found: Manifest, resolved: Resolved, tracker: Tracker) -> Outcome:
+def _hit(found: Manifest, resolved: _Known, tracker: Tracker) -> Outcome:
     tracker.step("done", "the store has this engine already")
     return dataclasses.replace(found.outcome, cache_hit=True, source=resolved.source,
                                manifest_digest=manifest_digest(found))

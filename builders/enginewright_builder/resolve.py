@@ -6,7 +6,6 @@ No PyTorch: this runs in a small pod, in a second or so plus the time to hash.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +40,7 @@ from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
 from enginewright_builder.sources.saved_model import signature_interface
-from enginewright_builder.sources.signature import check_signature
+from enginewright_builder.sources.signature import asked_for
 from enginewright_builder.texts import check_texts, text_input
 
 # Formats that say their inputs to who only reads them.
@@ -74,7 +73,8 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if stated is not None:
         checked(stated, told=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
-                                                         digest=request.source.digest, check=_signed(request)))
+                                                         digest=request.source.digest,
+                                                         check=asked_for(request.signature)))
     located = locate(path, request.source.format)
     check_texts(located, stated)
     _check_images(located, stated)
@@ -106,15 +106,6 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
         engines.check_writable(source.size_bytes)
     return Resolved(request=request, located=located, source=source, evaluation=evaluation,
                     calibration=calibration, metric_graph=metric_graph, notes=tuple(notes), vocabulary=words)
-
-
-def _signed(request: BuildRequest) -> Callable[[Path], None]:
-    """Checks the signature, where one is asked for."""
-    def check(path: Path) -> None:
-        if request.signature is not None:
-            check_signature(path, request.signature)
-
-    return check
 
 
 def _check_numbers(request: BuildRequest) -> None:

@@ -53,9 +53,7 @@ def check_gate(metric: str, tolerance: float, samples: int | None = None) -> Non
     if not is_metric(metric):
         raise UserError("MetricUnknown", f"{metric!r} is not a metric", field="spec.accuracy.metric", value=metric,
                         remedy=f"write one of {', '.join(METRICS)}, {ONNX_METRIC} or {PYTHON_METRIC}NAME")
-    if not 0 < tolerance < 1:
-        raise UserError("ToleranceInvalid", f"{tolerance} is not between 0 and 1", field="spec.accuracy.maxLoss",
-                        value=tolerance, remedy="write for example 0.01: at least 99 % of the reference")
+    check_tolerance(tolerance)
     needed = samples_needed(tolerance)
     if samples is not None and samples < needed:
         raise UserError("EvaluationTooSmall", f"{samples} distinct samples cannot prove {metric} ≥ "
@@ -63,6 +61,13 @@ def check_gate(metric: str, tolerance: float, samples: int | None = None) -> Non
                         field="spec.accuracy.evaluation.uri", value=samples,
                         remedy=f"give at least {samples_advised(tolerance)} different samples, or raise "
                                f"spec.accuracy.maxLoss{_provable(samples)}")
+
+
+def check_tolerance(tolerance: float) -> None:
+    """Raises :class:`UserError` ``ToleranceInvalid``."""
+    if not 0 < tolerance < 1:
+        raise UserError("ToleranceInvalid", f"{tolerance} is not between 0 and 1", field="spec.accuracy.maxLoss",
+                        value=tolerance, remedy="write for example 0.01: at least 99 % of the reference")
 
 
 def _provable(samples: int) -> str:

@@ -37,7 +37,8 @@ def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Pr
         source_format=told.source.format, interface=told.engines[told.served[0].engine].interface,
         reference=told.reference, candidates=outcome.candidates, engine=outcome.engine, accuracy=told.accuracy,
         objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
-        performance=performance, drift=dict(told.drift), hardware=told.hardware, versions=versions(proof),
+        performance=performance, drift=dict(told.drift), hardware=told.hardware,
+        versions=versions({"tritonserver": proof.server_version}),
         steps=dict(steps), notes=_notes(told, proof))
 
 
@@ -71,14 +72,15 @@ def device_name(device: DeviceRequest) -> str:
     return " ".join(filter(None, (seen or (device.products[0] if device.products else "GPU"), device.mig_profile)))
 
 
-def versions(proof: Proof) -> dict[str, str]:
+def versions(server: Mapping[str, str]) -> dict[str, str]:
+    """Of the builder's packages, and of the server by its name."""
     found = {}
     for name in _PACKAGES:
         try:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return {**found, "tritonserver": proof.server_version}
+    return {**found, **server}
 
 
 def command(request: BuildRequest) -> str:
@@ -96,6 +98,11 @@ def command(request: BuildRequest) -> str:
         "--fallback": engine.fallback if engine.fallback != "none" else "",
         "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
     }
+    return in_words(options)
+
+
+def in_words(options: Mapping[str, str]) -> str:
+    """The command with the options that have a value."""
     words = ["enginewright-build", *(word for option, value in options.items() if value for word in (option, value))]
     return f"{shlex.join(words)} --output DIR"
 

@@ -22,18 +22,20 @@ CONNECT_SECONDS = 10.0
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """One request. ``prompt`` is a text or its tokens, or messages where ``chat``. ``exact``: as many tokens as
-    ``max_tokens``, whatever the model says of an end; vLLM's own option."""
+    ``max_tokens``, whatever the model says of an end. Prompts of different ``salt`` share nothing of the prefix cache.
+    Both are vLLM's own options."""
 
     prompt: str | tuple[int, ...] | tuple[Mapping[str, str], ...]
     max_tokens: int
     chat: bool = False
     exact: bool = False
+    salt: str = ""
 
     def body(self, model: str) -> dict[str, Any]:
         prompt = self.prompt if isinstance(self.prompt, str) else list(self.prompt)
         return {"model": model, "messages" if self.chat else "prompt": prompt, "max_tokens": self.max_tokens,
                 "temperature": 0.0, "stream": True, "stream_options": {"include_usage": True},
-                **({"ignore_eos": True} if self.exact else {})}
+                **({"ignore_eos": True} if self.exact else {}), **({"cache_salt": self.salt} if self.salt else {})}
 
 
 class Client:

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from enginewright_builder.accuracy.bounds import mean_lower_bound
-from enginewright_builder.accuracy.rules import samples_advised, samples_needed
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.answer import Step
+from enginewright_builder.generate.prompts import check_prompts
 from enginewright_builder.tensors import Array
 
 _FIELD = "spec.accuracy.maxLoss"
@@ -102,14 +102,9 @@ def score(record: Record, held: Sequence[Step]) -> Scored:
 
 
 def check_floor(floor: Sequence[Scored], tolerance: float) -> None:
-    """Raises :class:`UserError` ``EvaluationTooSmall`` where so few prompts prove nothing, and ``NoiseFloorTooHigh``
-    where the reference disagrees with itself by more than a candidate may lose."""
-    needed = samples_needed(tolerance)
-    if len(floor) < needed:
-        raise UserError("EvaluationTooSmall", f"{len(floor)} prompts cannot prove a loss of at most {tolerance:g}; "
-                        f"{needed} can", field="spec.accuracy.evaluation.uri", value=len(floor),
-                        remedy=f"give at least {samples_advised(tolerance)} different prompts, or raise "
-                               f"{_FIELD}")
+    """Raises :class:`UserError` as :func:`check_prompts` does, and ``NoiseFloorTooHigh`` where the reference disagrees
+    with itself by more than a candidate may lose."""
+    check_prompts(len(floor), tolerance)
     for what, found in (("disagrees with itself at", 1 - _mean(one.agreement for one in floor)),
                         ("diverges from itself by", _mean(one.divergence for one in floor))):
         if found > tolerance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import metadata
 from pathlib import Path
 
 from enginewright_builder.errors import UserError
@@ -19,3 +20,9 @@ def packages() -> Path:
                     field=PACKAGES_VARIABLE, value=folder,
                     remedy=f"let {PACKAGES_VARIABLE} name a folder with the packages of requirements/vllm.txt; "
                            "hack/dev/vllm.sh makes one and prints its path")
+
+
+def version() -> str:
+    """vLLM's, by its metadata; empty where it has none. Raises :class:`UserError` ``VllmMissing``."""
+    found = metadata.distributions(name="vllm", path=[str(packages())])
+    return next((one.version for one in found), "")

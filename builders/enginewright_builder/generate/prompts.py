@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.accuracy.rules import check_tolerance, samples_advised, samples_needed
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.generate.client import Ask
@@ -59,6 +60,17 @@ def made_up(lengths: Lengths, vocabulary: int, *, seed: int = 0) -> Iterator[Ask
         length, output = lengths.drawn(generator)
         tokens = tuple(generator.randrange(first, vocabulary) for _ in range(length))
         yield Ask(prompt=tokens, max_tokens=output, exact=True)
+
+
+def check_prompts(count: int, tolerance: float) -> None:
+    """Raises :class:`UserError` ``ToleranceInvalid``, and ``EvaluationTooSmall`` where so few prompts prove nothing."""
+    check_tolerance(tolerance)
+    needed = samples_needed(tolerance)
+    if count < needed:
+        raise UserError("EvaluationTooSmall", f"{count} prompts cannot prove a loss of at most {tolerance:g}; "
+                        f"{needed} can", field="spec.accuracy.evaluation.uri", value=count,
+                        remedy=f"give at least {samples_advised(tolerance)} different prompts, or raise "
+                               "spec.accuracy.maxLoss")
 
 
 def read_prompts(path: Path) -> list[Ask]:

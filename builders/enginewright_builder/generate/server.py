@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 import time
@@ -27,7 +28,23 @@ STOP_SECONDS = 5.0
 SERVED_NAME = "model"
 # How many of the largest log-probabilities a server may be asked for.
 LOGPROBS = 20
+LOG_FOLLOWS = "Last lines of its log:"
+# With which models are proven, and are to be served: the gate compares greedy choices, which sampling defaults of a
+# folder would change. Without a C++ compiler one request for log-probabilities of the prompt would end the engine,
+# unless it compiles nothing. Bound to cores it would share them with whatever else is bound there.
+PROVEN_WORDS = ("--generation-config=vllm",)
+PROVEN_ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+# How a process of vLLM ends: behind its name, and the mark of an error's line where it logs. Warnings name errors, too.
+_ERROR = re.compile(r"^(?:\([^)]*\) )?(?:ERROR [^\]]*\] )?([\w.]*(?:Error|Exception): (?!Engine core init).*)",
+                    re.MULTILINE)
 _PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+
+
+def first_error(log: str) -> str:
+    """In a line; empty where there is none. The engine's own process ends first, and what follows is its
+    consequence."""
+    found = _ERROR.search(log)
+    return found[1].strip()[:300] if found else ""
 
 
 class VllmServer:
@@ -84,24 +101,21 @@ class VllmServer:
         self._scratch.cleanup()
 
     def last_words(self) -> str:
-        return f"Last lines of its log:\n{process.log_tail(self.log_file)}"
+        return f"{LOG_FOLLOWS}\n{process.log_tail(self.log_file)}"
 
     def command(self, port: int) -> list[str]:
         """``-S``: of this interpreter's own packages none are on the path."""
         return [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve", str(self.folder.resolve()),
                 f"--served-model-name={SERVED_NAME}", f"--host={HOST}", f"--port={port}",
-                "--generation-config=vllm", f"--max-logprobs={LOGPROBS}", f"--shutdown-timeout={STOP_SECONDS:.0f}",
+                f"--max-logprobs={LOGPROBS}", f"--shutdown-timeout={STOP_SECONDS:.0f}", *PROVEN_WORDS,
                 *self.arguments.words()]
 
     def environment(self) -> dict[str, str]:
-        """Without a C++ compiler one request for log-probabilities of the prompt would end the engine, unless it
-        compiles nothing."""
         home = self._scratch.name
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         return {**passed, "HOME": home, "PYTHONPATH": str(packages()), "PYTHONDONTWRITEBYTECODE": "1",
-                "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "TORCH_COMPILE_DISABLE": "1",
-                # Bound to cores it would share them with whatever else is bound there.
-                "VLLM_CPU_OMP_THREADS_BIND": "nobind", **self.arguments.environment()}
+                "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
+                **PROVEN_ENVIRONMENT, **self.arguments.environment()}
 
     async def _start(self) -> None:
         (port,) = free_ports(1)
@@ -129,6 +143,8 @@ class VllmServer:
 
     def _failure(self, problem: str) -> BuilderError:
         words = self.last_words()
+        if cause := first_error(self.log_file.read_text(errors="replace")):
+            problem = f"{problem}: {cause}"
         if "address already in use" in words.lower():
             return TransientError("PortTaken", f"{problem}: a port was taken meanwhile", remedy="it is tried again")
         return UserError("ServerLoadFailed", f"{problem}. {words}", field="spec.engine",

@@ -36,14 +36,17 @@ class Words:
     texts: tuple[str, ...]
 
 
-async def record(client: Client, prompts: Sequence[Prompt], max_tokens: int, *, concurrency: int = 1) -> list[Record]:
-    """What the unquantised model reads and chooses, in the order of ``prompts``. Raises as :meth:`Client.decode`
-    does."""
-    async def one(prompt: Prompt) -> Record:
-        tokens = await client.tokens(prompt)
-        return Record(prompt=tokens, steps=tuple(await client.decode(tokens, max_tokens)))
+async def record(client: Client, prompts: Sequence[Prompt], max_tokens: int | Sequence[int], *,
+                 concurrency: int = 1) -> list[Record]:
+    """What the unquantised model reads and chooses, in the order of ``prompts``; ``max_tokens`` are one number for all,
+    or one for each. Raises as :meth:`Client.decode` does."""
+    limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens
 
-    return await _at_once(one, prompts, concurrency)
+    async def one(asked: tuple[Prompt, int]) -> Record:
+        tokens = await client.tokens(asked[0])
+        return Record(prompt=tokens, steps=tuple(await client.decode(tokens, asked[1])))
+
+    return await _at_once(one, list(zip(prompts, limits, strict=True)), concurrency)
 
 
 async def hold(client: Client, records: Sequence[Record], *, concurrency: int) -> list[list[Step]]:

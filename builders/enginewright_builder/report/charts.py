@@ -64,11 +64,13 @@ def pareto(report: BuildReport) -> Spec:
             "y": {"field": "throughput", "type": "quantitative", "scale": {"domainMin": 0},
                   "title": "inferences a second"},
         },
-        "layer": [*(_limit(limit) if 0 < limit <= FARTHEST * widest else ()), *_points({row["kind"] for row in rows})],
+        "layer": [*(limit_line(limit) if 0 < limit <= FARTHEST * widest else ()),
+                  *marks({row["kind"] for row in rows})],
     }
 
 
-def _limit(limit: float) -> list[Spec]:
+def limit_line(limit: float) -> list[Spec]:
+    """Where the objective lies on the axis of latency."""
     at = {"data": {"values": [{"latency": limit}]}, "encoding": {"y": {"value": 0}, "y2": {"value": "height"}}}
     text = {"type": "text", "text": "objective", "align": "right", "baseline": "bottom", "dx": -5,
             "color": "var(--warn)"}
@@ -78,7 +80,7 @@ def _limit(limit: float) -> list[Spec]:
     ]
 
 
-def _points(kinds: Collection[str]) -> list[Spec]:
+def marks(kinds: Collection[str]) -> list[Spec]:
     """Marks of the ``kinds`` that there are: Vega warns of a mark without data."""
     label = {"tooltip": {"field": "label"}, "description": {"field": "label"}}
     dot = {"type": "point", "filled": True, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 2, "size": 90}

@@ -17,20 +17,25 @@ FORMATS = {name: getattr(words, name) for name in ("milliseconds", "per_second",
 def render(report: BuildReport) -> str:
     """The whole page. Every value is escaped, names and reasons come from users' models; the two scripts are
     our own and the library's."""
-    environment = jinja2.Environment(loader=jinja2.PackageLoader("enginewright_builder.report"), autoescape=True,
-                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(FORMATS)
     fastest = max((candidate.throughput or 0.0 for candidate in report.candidates), default=0.0)
-    return environment.get_template("report.html.jinja").render(
+    return template("report.html.jinja").render(
         report=report, engine=report.engine, sweep=report.sweep, headline=words.headline(report),
         groups=tuple(report.accuracy.groups.items()),
         objective=words.objective_sentence(report), charts=charts.specs(report), bars=charts.layer_bars(report),
         checks=trust.checks(report), trust=trust, measured=methods.methods(report),
-        vega=vega.script(), drawing=_drawing(), drifts=drifts(report), words=words, performance=report.performance,
+        vega=vega.script(), drawing=drawing(), drifts=drifts(report), words=words, performance=report.performance,
         verdict=words.verdict, engine_name=words.engine_name,
         metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),
         fastest=max(fastest, report.reference.throughput or 0.0))
 
 
-def _drawing() -> str:
+def template(name: str) -> jinja2.Template:
+    environment = jinja2.Environment(loader=jinja2.PackageLoader("enginewright_builder.report"), autoescape=True,
+                                     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters.update(FORMATS)
+    return environment.get_template(name)
+
+
+def drawing() -> str:
+    """The script that draws the charts of a page."""
     return resources.files("enginewright_builder.report").joinpath("templates/report.js").read_text(encoding="utf-8")

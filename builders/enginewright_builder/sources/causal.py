@@ -28,7 +28,9 @@ _TOKENIZER_CONFIG, _TEMPLATE, _ADAPTER = "tokenizer_config.json", "chat_template
 @dataclass(frozen=True, kw_only=True)
 class Causal:
     """``context`` is how many tokens the model was made for, 0 where it does not say; ``quantised`` the method of a
-    checkpoint that is quantised already; ``chat`` whether it has a template for messages."""
+    checkpoint that is quantised already; ``chat`` whether it has a template for messages. ``dtype`` is that of its
+    weights, empty where it does not say; ``heads`` are those of attention, and ``cached`` the numbers that a cache
+    holds of one token, both 0 where unknown."""
 
     path: Path
     architecture: str
@@ -36,6 +38,9 @@ class Causal:
     context: int
     quantised: str
     chat: bool
+    dtype: str = ""
+    heads: int = 0
+    cached: int = 0
 
 
 def locate_causal(path: Path) -> Causal:
@@ -55,7 +60,21 @@ def locate_causal(path: Path) -> Causal:
     return Causal(path=path, architecture=architecture, vocabulary=_number(path, config, "vocab_size"),
                   context=_number(path, config, "max_position_embeddings"),
                   quantised=str(quantised.get("quant_method", "unknown")) if isinstance(quantised, dict) else "",
-                  chat=_chat(path, settings))
+                  chat=_chat(path, settings), dtype=str(config.get("dtype") or config.get("torch_dtype") or ""),
+                  heads=_count(config, "num_attention_heads", "n_head"), cached=_cached(config))
+
+
+def _cached(config: Mapping[str, Any]) -> int:
+    """A key and a value of each head that has its own, in each layer."""
+    heads = _count(config, "num_attention_heads", "n_head")
+    size = _count(config, "head_dim") or _count(config, "hidden_size", "n_embd") // max(1, heads)
+    return 2 * _count(config, "num_hidden_layers", "n_layer") * (_count(config, "num_key_value_heads") or heads) * size
+
+
+def _count(config: Mapping[str, Any], *names: str) -> int:
+    """The first of the settings that is a positive number; else 0."""
+    found = (config.get(name) for name in names)
+    return next((one for one in found if isinstance(one, int) and not isinstance(one, bool) and one > 0), 0)
 
 
 def _config(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ network: the key, or the certificates that are trusted, are given.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,15 @@ from enginewright_builder.sources.external_data import external_files
 # In a model's folder; a single file has its own name with ``.sig`` behind it.
 IN_FOLDER, BESIDE_FILE = "model.sig", ".sig"
 _FIELD = "spec.source.signature"
+
+
+def asked_for(request: SignatureRequest | None) -> Callable[[Path], None]:
+    """Checks the signature of what was fetched, where one is asked for."""
+    def check(source: Path) -> None:
+        if request is not None:
+            check_signature(source, request)
+
+    return check
 
 
 def check_signature(source: Path, request: SignatureRequest) -> None:

@@ -10,7 +10,7 @@ import pytest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import PACKAGES_VARIABLE
-from enginewright_builder.generate.server import VllmServer
+from enginewright_builder.generate.server import VllmServer, first_error
 from enginewright_builder.triton import process
 
 # Ready at the second look; a child of its own, as vLLM's engine is.
@@ -58,6 +58,8 @@ async def test_it_is_ready_says_its_version_and_leaves_no_process(program: Calla
 @pytest.mark.parametrize(("text", "kind", "reason", "said"), [
     ("print('no such kernel'); raise SystemExit(3)", UserError, "ServerLoadFailed",
      "vLLM ended with status 3. Last lines of its log:\nno such kernel"),
+    ("raise ValueError('no such type')", UserError, "ServerLoadFailed",
+     "vLLM ended with status 1: ValueError: no such type. Last lines of its log:\nTraceback"),
     ("raise SystemExit('OSError: [Errno 98] Address already in use')", TransientError, "PortTaken",
      "a port was taken meanwhile")])
 async def test_a_server_that_ends_says_why(text: str, kind: type[UserError | TransientError], reason: str, said: str,
@@ -77,3 +79,17 @@ async def test_a_server_that_is_never_ready_is_ended(program: Callable[[str], in
         await server.__aenter__()
     assert caught.value.value == "--dtype=auto --tensor-parallel-size=1 --max-num-seqs=4"
     assert process.living(server.pid) == []
+
+
+LOG = """(APIServer pid=5) WARNING 11-26 14:22:01 [system_utils.py:255] It may end in `OSError: [Errno 24]`
+(Worker pid=7) WARNING 11-26 14:28:55 [utils.py:597] Failed to create a kernel. Exception: could not create it
+(EngineCore pid=6) ERROR 11-26 14:29:00 [core.py:999] EngineCore failed to start.
+(EngineCore pid=6) ERROR 11-26 14:29:00 [core.py:999] Traceback (most recent call last):
+(EngineCore pid=6) ERROR 11-26 14:29:00 [core.py:999] NotImplementedError: no kernel for this type
+(APIServer pid=5) RuntimeError: Engine core initialization failed. See root cause above.
+"""
+
+
+def test_the_first_error_of_a_log_is_no_warning_and_no_consequence() -> None:
+    assert first_error(LOG) == "NotImplementedError: no kernel for this type"
+    assert first_error("".join(LOG.splitlines(keepends=True)[:3])) == ""

@@ -1,0 +1,107 @@
+"""What can be known of a language model before a server is started: is it there, whole, safe, and of which content?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from enginewright_builder.contract import BuildRequest, ResolvedSource
+from enginewright_builder.engine_store import store
+from enginewright_builder.errors import UserError
+from enginewright_builder.generate.client import Ask
+from enginewright_builder.generate.packages import packages
+from enginewright_builder.generate.prompts import check_prompts, read_prompts
+from enginewright_builder.sources import places
+from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.causal import Causal, locate_causal
+from enginewright_builder.sources.fetching import fetch
+from enginewright_builder.sources.formats import size_bytes
+from enginewright_builder.sources.signature import asked_for
+
+FORMAT = "causal"
+_DATA = "spec.accuracy.evaluation.uri"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolvedModel:
+    """``request`` has all digests. No two of ``asks`` are equal."""
+
+    request: BuildRequest
+    model: Causal
+    source: ResolvedSource
+    asks: tuple[Ask, ...]
+    notes: tuple[str, ...]
+
+
+def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
+    """Raises :class:`UserError` with the field to change, :class:`TransientError` when trying again may help."""
+    _check_numbers(request)
+    packages()
+    path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
+                                                          digest=request.source.digest,
+                                                          check=asked_for(request.signature)))
+    if not path.is_dir():
+        raise UserError("FormatUnknown", "the source is a file, and a language model is a folder",
+                        field="spec.source.uri", value=request.source.uri,
+                        remedy="give the folder that save_pretrained writes")
+    model = locate_causal(path)
+    asks, evaluation_digest, notes = _asks(request, scratch)
+    check_prompts(len(asks), request.accuracy.tolerance)
+    if any(ask.chat for ask in asks) and not model.chat:
+        raise UserError("TemplateFailed", "the prompts are messages, and the model has no chat template",
+                        field=_DATA, value=request.accuracy.evaluation.uri if request.accuracy.evaluation else "",
+                        remedy="give texts (prompt) in place of messages, or add chat_template.jinja to the folder")
+    source = ResolvedSource(digest=digest, format=FORMAT, size_bytes=size_bytes(path),
+                            evaluation_digest=evaluation_digest)
+    request = _with_digests(request, source)
+    if not (engines := store.of(request)).holds(request.fingerprint()):
+        engines.check_writable(source.size_bytes)
+    return ResolvedModel(request=request, model=model, source=source, asks=asks, notes=tuple(notes))
+
+
+def _check_numbers(request: BuildRequest) -> None:
+    wishes = request.generate
+    assert wishes is not None
+    for field, value, least in (("spec.engine.buildBudgetSeconds", request.engine.build_budget_seconds, 1),
+                                ("spec.objective.ttftMs", wishes.ttft_ms, 0),
+                                ("spec.objective.tpotMs", wishes.tpot_ms, 0),
+                                ("spec.engine.contextTokens", wishes.context_tokens, 0)):
+        if not least <= value < 1 << 40:  # NaN is not, either
+            raise UserError("RequestInvalid", f"{value} is no {field.rpartition('.')[2]}", field=field, value=value,
+                            remedy="write a positive number")
+
+
+def _asks(request: BuildRequest, scratch: Path) -> tuple[tuple[Ask, ...], str, list[str]]:
+    data = request.accuracy.evaluation
+    if data is None:
+        raise UserError("PromptsMissing", "a language model is proven with prompts like those of its users, and none "
+                        "are given", field=_DATA, remedy='give a file of JSON lines, such as {"prompt": "…", '
+                        '"max_tokens": 64} (by hand --evaluation)')
+    path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.EVALUATION,
+                                                field=_DATA, digest=data.digest))
+    asks = read_prompts(path)[:data.samples or None]
+    different: dict[str, Ask] = {}
+    for ask in asks:
+        different.setdefault(_key(ask), ask)
+    kept = tuple(different.values())
+    repeated = len(asks) - len(kept)
+    return kept, digest, [f"{repeated} of {len(asks)} prompts are there more than once: they count once"
+                          ] if repeated else []
+
+
+def _key(ask: Ask) -> str:
+    """Equal for equal prompts, whatever the length of the answer."""
+    prompt: Sequence[object] = ask.prompt if isinstance(ask.prompt, str) else [dict(one) for one in ask.prompt
+                                                                                if isinstance(one, dict)]
+    return json.dumps(prompt, sort_keys=True)
+
+
+def _with_digests(request: BuildRequest, source: ResolvedSource) -> BuildRequest:
+    assert request.accuracy.evaluation is not None
+    evaluation = dataclasses.replace(request.accuracy.evaluation, digest=source.evaluation_digest)
+    return dataclasses.replace(
+        request, source=dataclasses.replace(request.source, digest=source.digest, format=source.format),
+        accuracy=dataclasses.replace(request.accuracy, evaluation=evaluation))

@@ -1,0 +1,181 @@
+"""One configuration on one server: started, held against the reference, put under load, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from enginewright_builder.contract import Verdict
+from enginewright_builder.errors import BuilderError, UserError, brief
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.candidates import Candidate
+from enginewright_builder.generate.client import Ask, Client
+from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, judge, score
+from enginewright_builder.generate.server import LOG_FOLLOWS
+from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure
+from enginewright_builder.generate.teacher import Prompt, hold, record
+from enginewright_builder.running import Running
+from enginewright_builder.steps import Budget
+
+# Tokens of each answer that the gate compares, and how many prompts are decoded at once: by who is judged, and by the
+# reference when it is held against itself.
+GATE_TOKENS, AT_ONCE, FLOOR_AT_ONCE = 32, 16, 4
+# A server that is not ready by then never will be.
+READY_SECONDS = 900.0
+# Kept back of the time budget: to end a server, and to publish.
+RESERVE_SECONDS = 10.0
+
+
+class Open(Protocol):
+    """Makes a server of the model in ``folder``, which is started when it is entered."""
+
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> Running: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What became of a configuration. ``points`` are its loads, ``judgement`` is None where it was not held against the
+    reference. Where it was not started its seconds and bytes are 0."""
+
+    name: str
+    precision: str
+    arguments: ServerArguments
+    verdict: Verdict
+    reason: str = ""
+    points: tuple[Point, ...] = ()
+    judgement: Judgement | None = None
+    start_seconds: float = 0.0
+    gate_seconds: float = 0.0
+    memory_bytes: int = 0
+
+    @property
+    def best(self) -> Point:
+        """Raises ``ValueError`` where it was not put under load."""
+        return best(self.points)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """Of the reference: what it chose, how far it differs from itself, its server's version, and what a trial takes
+    by it."""
+
+    records: tuple[Record, ...]
+    floor: tuple[Scored, ...]
+    version: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """What all trials of a build share. Each gets ``load_seconds`` of load."""
+
+    folder: Path
+    asks: Sequence[Ask]
+    aim: Aim
+    tolerance: float
+    load_seconds: float
+    budget: Budget
+    open: Open
+
+    @property
+    def left(self) -> float:
+        return self.budget.left - RESERVE_SECONDS
+
+    async def reference(self, candidate: Candidate) -> tuple[Trial, Known]:
+        """Raises :class:`UserError` as :func:`check_floor` does, and ``BudgetTooSmall``; and what a server raises."""
+        try:
+            async with asyncio.timeout(self.left):
+                return await self._reference(candidate)
+        except TimeoutError as error:
+            raise UserError(
+                "BudgetTooSmall", f"the time budget of {self.budget.seconds:.0f} s was spent before the unquantised "
+                f"model had answered {len(self.asks)} prompts and was measured",
+                field="spec.engine.buildBudgetSeconds", value=round(self.budget.seconds),
+                remedy="write twice as many seconds, or give fewer prompts") from error
+
+    async def _reference(self, candidate: Candidate) -> tuple[Trial, Known]:
+        async with self._server(candidate) as server, Client(server.http_url) as client:
+            begin = time.monotonic()
+            prompts: list[Prompt] = [_prompt(ask) for ask in self.asks]
+            records = await record(client, prompts, [min(GATE_TOKENS, ask.max_tokens) for ask in self.asks],
+                                   concurrency=AT_ONCE)
+            gate = time.monotonic() - begin
+            floor = _scored(records, await hold(client, records, concurrency=FLOOR_AT_ONCE))
+            check_floor(floor, self.tolerance)
+            points = await self._load(client, server)
+            trial = Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments,
+                          verdict="Passed", points=tuple(points), judgement=judge(floor, floor, self.tolerance),
+                          start_seconds=server.start_seconds, gate_seconds=gate,
+                          memory_bytes=await server.memory_bytes())
+            return trial, Known(records=tuple(records), floor=tuple(floor), version=server.version,
+                                seconds=server.start_seconds + gate + self.load_seconds)
+
+    async def trial(self, candidate: Candidate, known: Known, rival: Point | None = None) -> Trial:
+        """With a ``rival`` it is put under load first, and held against the reference only where it serves better."""
+        if candidate.unavailable:
+            return _ended(candidate, "Skipped", candidate.unavailable)
+        if self.left < known.seconds:
+            return _ended(candidate, "Skipped", f"the time budget of {self.budget.seconds:.0f} s leaves "
+                          f"{max(0.0, self.budget.left):.0f} s, and it takes about {known.seconds:.0f}")
+        try:
+            async with asyncio.timeout(self.left):
+                return await self._trial(candidate, known, rival)
+        except TimeoutError:
+            return _ended(candidate, "Failed", "the time budget ended while it was tried")
+        except BuilderError as error:
+            return _ended(candidate, "Failed", cause(error))
+
+    async def _trial(self, candidate: Candidate, known: Known, rival: Point | None) -> Trial:
+        async with self._server(candidate) as server, Client(server.http_url) as client:
+            points = await self._load(client, server) if rival else []
+            slower = rival is not None and not gains(best(points), rival)
+            begin = time.monotonic()
+            judgement = None if slower else judge(
+                known.floor, _scored(known.records, await hold(client, known.records, concurrency=AT_ONCE)),
+                self.tolerance)
+            gate = time.monotonic() - begin
+            if judgement and judgement.passed and not points:
+                points = await self._load(client, server)
+            return Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments,
+                         verdict="Slower" if judgement is None else "Passed" if judgement.passed else "AccuracyRefused",
+                         reason=judgement.reason if judgement else "", points=tuple(points), judgement=judgement,
+                         start_seconds=server.start_seconds, gate_seconds=gate if judgement else 0.0,
+                         memory_bytes=await server.memory_bytes())
+
+    async def loads(self, candidate: Candidate) -> tuple[Point, ...]:
+        """Of a configuration that was held against the reference before; none where the time is over or it fails."""
+        try:
+            async with (asyncio.timeout(self.left), self._server(candidate) as server,
+                        Client(server.http_url) as client):
+                return tuple(await self._load(client, server))
+        except (TimeoutError, BuilderError):
+            return ()
+
+    def _server(self, candidate: Candidate) -> Running:
+        return self.open(self.folder, candidate.arguments, ready_seconds=min(READY_SECONDS, max(1.0, self.left)))
+
+    async def _load(self, client: Client, server: Running) -> list[Point]:
+        return await measure(client, self.asks, self.aim, seconds=self.load_seconds, metrics=server.metrics)
+
+
+def cause(error: BuilderError) -> str:
+    """In a line, without the end of a log."""
+    return brief(ValueError(error.message.partition(f". {LOG_FOLLOWS}")[0]))
+
+
+def _ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:
+    return Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments, verdict=verdict,
+                 reason=reason)
+
+
+def _scored(records: Sequence[Record], held: Sequence[Sequence[object]]) -> list[Scored]:
+    return [score(one, steps) for one, steps in zip(records, held, strict=True)]  # type: ignore[arg-type]
+
+
+def _prompt(ask: Ask) -> Prompt:
+    """A text or messages: files have no tokens."""
+    return ask.prompt  # type: ignore[return-value]

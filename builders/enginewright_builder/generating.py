@@ -1,0 +1,157 @@
+"""The build of a language model, once it is clear that there is something to build: candidates, settings, and what is
+published. ``building`` and ``proving`` are the same of models that Triton serves."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from enginewright_builder import own_device
+from enginewright_builder.contract import (
+    LANGUAGE_MODEL_FOLDER,
+    BuildRequest,
+    CandidateSummary,
+    GenerateRequest,
+    Outcome,
+)
+from enginewright_builder.engine_store import store
+from enginewright_builder.engine_store.manifest import manifest_digest
+from enginewright_builder.evidence.content import hardware, in_words, versions
+from enginewright_builder.generate.ability import ability
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.candidates import candidates, ground, reference
+from enginewright_builder.generate.competition import Result, candidates_of, settings_of
+from enginewright_builder.generate.figures import Objective
+from enginewright_builder.generate.reading import lengths
+from enginewright_builder.generate.resolving import ResolvedModel
+from enginewright_builder.generate.server import VllmServer
+from enginewright_builder.generate.serving import serving, write_serving
+from enginewright_builder.generate.sweep import Aim
+from enginewright_builder.generate.trial import Bench, Open, Trial
+from enginewright_builder.load import run_on_time
+from enginewright_builder.report.generation import GenerateReport, prompts
+from enginewright_builder.report.generation_page import write_generate_report
+from enginewright_builder.sources.digest import sorted_files
+from enginewright_builder.sources.formats import PICKLE_SUFFIXES
+from enginewright_builder.steps import Budget, Steps, now
+from enginewright_builder.triton.repository import place
+
+# Of the time budget, what each configuration gets of load, in seconds: more adds little certainty.
+LOAD_SHARE, LOAD_SECONDS = 0.03, (3.0, 40.0)
+# What no server reads: weights that would run code when they are opened, and code.
+_LEFT_OUT = (*PICKLE_SUFFIXES, ".py")
+
+
+def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Budget,
+                server: Open = VllmServer) -> Outcome:
+    """Builds, proves and publishes on this machine. Raises :class:`BuilderError`, or anything for a bug; nothing is
+    published then."""
+    request = resolved.request
+    own_device.check(request.device, steps.tracker.note)
+    with steps.step("fetch", "reading the prompts as the model does"):
+        read = _read(resolved)
+    aim = _aim(request)
+    bench = Bench(folder=resolved.model.path, asks=resolved.asks, aim=aim, tolerance=request.accuracy.tolerance,
+                  load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server)
+    result = run_on_time(_compete(bench, resolved, read, steps))
+    document = serving(result, aim, request.accuracy.tolerance)
+    outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
+                      build_seconds=round(budget.spent, 1), candidates=tuple(map(summary, result.trials)))
+    with steps.step("publish", "writing the report and publishing"):
+        staging = scratch / "staging"
+        staging.mkdir()
+        _place_model(resolved.model.path, staging / LANGUAGE_MODEL_FOLDER)
+        write_serving(document, staging)
+        write_generate_report(_report(resolved, outcome, result, read, steps, aim), staging)
+        manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(), outcome=outcome)
+    steps.tracker.step("done", "published")
+    return dataclasses.replace(manifest.outcome, manifest_digest=manifest_digest(manifest))
+
+
+async def _compete(bench: Bench, resolved: ResolvedModel, read: list[int], steps: Steps) -> Result:
+    here = ability(resolved.request.device)
+    base = _ground(resolved, read)
+    with steps.step("ladder", "serving the unquantised model") as report:
+        listed = candidates(resolved.model, here, base)
+        trials, known = await candidates_of(bench, reference(base), listed, report)
+    with steps.step("sweep", "trying settings of the server") as report:
+        return await settings_of(bench, trials, known, longest=max(read), gpu=here.gpu, progress=report)
+
+
+def _read(resolved: ResolvedModel) -> list[int]:
+    wishes, model = _wishes(resolved.request), resolved.model
+    return lengths(model.path, resolved.asks, wishes.context_tokens or model.context)
+
+
+def _ground(resolved: ResolvedModel, read: list[int]) -> ServerArguments:
+    longest = max(length + ask.max_tokens for length, ask in zip(read, resolved.asks, strict=True))
+    weights = sum(file.stat().st_size for file in resolved.model.path.glob("*.safetensors"))
+    return ground(resolved.model, ability(resolved.request.device), longest=longest, weights=weights,
+                  context=_wishes(resolved.request).context_tokens)
+
+
+def _wishes(request: BuildRequest) -> GenerateRequest:
+    if request.generate is None:
+        raise ValueError("no request for a language model")
+    return request.generate
+
+
+def _aim(request: BuildRequest) -> Aim:
+    wishes = _wishes(request)
+    return Aim(objective=Objective(ttft_ms=wishes.ttft_ms, tpot_ms=wishes.tpot_ms),
+               percentile=request.objective.latency_percentile)
+
+
+def summary(trial: Trial) -> CandidateSummary:
+    """Accuracy is the agreement of next tokens, and its lower bound what is lost beyond the noise floor at most.
+    Latency and throughput of the contract are of inferences: those of tokens stand in the report."""
+    loss = trial.judgement.disagreement if trial.judgement else None
+    return CandidateSummary(
+        backend="vllm", precision=trial.precision, batch=trial.best.concurrency if trial.points else 0,
+        verdict=trial.verdict, reason=trial.reason, name=trial.name,
+        accuracy=round(1 - loss.value, 6) if loss else None, accuracy_low=round(1 - loss.high, 6) if loss else None,
+        build_seconds=round(trial.start_seconds, 1) if trial.start_seconds else None,
+        gate_seconds=round(trial.gate_seconds, 1) if trial.gate_seconds else None)
+
+
+def _place_model(source: Path, target: Path) -> None:
+    """All files but those that no server reads."""
+    for relative, file in sorted_files(source):
+        if file.suffix not in _LEFT_OUT:
+            place(file, target / relative)
+
+
+def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: list[int], steps: Steps,
+            aim: Aim) -> GenerateReport:
+    request = resolved.request
+    return GenerateReport(
+        model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
+        command=command(request), source_uri=request.source.uri, source_digest=request.source.digest,
+        architecture=resolved.model.architecture, context=resolved.model.context,
+        prompts=prompts(read, [ask.max_tokens for ask in resolved.asks]), trials=result.trials,
+        serving=serving(result, aim, request.accuracy.tolerance), default=result.default,
+        gain=round(result.shipped.best.value / result.default.value, 3) if result.default.value else 1.0,
+        confirmed=result.confirmed, hardware=hardware(request.device),
+        versions=versions({"vllm": result.known.version}), steps=dict(steps.seconds),
+        notes=(*resolved.notes, *_notes(result, aim)))
+
+
+def _notes(result: Result, aim: Aim) -> list[str]:
+    notes = []
+    if aim.asked and not result.shipped.best.meets:
+        notes.append(f"No configuration kept the objective for {aim.percentile:g} % of the requests: the one with the "
+                     "most requests a second that keep it ships.")
+    if result.shipped.name != result.trials[0].name and not result.confirmed:
+        notes.append("There was no time to measure vLLM's own settings again at the end.")
+    return notes
+
+
+def command(request: BuildRequest) -> str:
+    """The same build by hand. Options at their defaults are left out."""
+    wishes, evaluation = _wishes(request), request.accuracy.evaluation
+    options = {
+        "--task": "generate", "--model": request.source.uri, "--evaluation": evaluation.uri if evaluation else "",
+        "--tolerance": f"{request.accuracy.tolerance:g}", "--ttft-ms": f"{wishes.ttft_ms:g}" if wishes.ttft_ms else "",
+        "--tpot-ms": f"{wishes.tpot_ms:g}" if wishes.tpot_ms else "",
+        "--context": str(wishes.context_tokens or ""), "--budget-seconds": str(request.engine.build_budget_seconds)}
+    return in_words(options)

@@ -1,0 +1,103 @@
+"""A whole build of a small language model with a real vLLM: the reference and n-gram speculation, which starts a server
+two or three times, and what was published, served as its serving.json says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BuildRequest,
+    DataRequest,
+    EngineRequest,
+    GenerateRequest,
+    Outcome,
+    SourceRequest,
+    load,
+)
+from enginewright_builder.engine_store.manifest import verify
+from enginewright_builder.errors import UserError
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.client import Ask, Client
+from enginewright_builder.generate.resolving import resolve_model
+from enginewright_builder.generate.server import VllmServer
+from enginewright_builder.generate.serving import read_serving
+from enginewright_builder.generating import build_model
+from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.report.generation import GenerateReport
+from enginewright_builder.steps import Budget, Steps
+from support.language_model import tiny, vllm
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
+
+# Random weights choose between tokens that are nearly alike, so that the floor is not 0.
+TOLERANCE, PROMPTS = 0.15, 20
+
+
+def reference_and_ngrams(folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> VllmServer:
+    """To start a server for each candidate would take minutes: what else there is was tried by hand."""
+    if arguments.kv_cache_dtype or arguments.dtype != "float32" or arguments.prefix_caching is False:
+        raise UserError("ServerLoadFailed", "not in this test")
+    return VllmServer(folder, arguments, ready_seconds=ready_seconds)
+
+
+@pytest.fixture(scope="module")
+def request_(tmp_path_factory: pytest.TempPathFactory) -> BuildRequest:
+    vllm()
+    place = tmp_path_factory.mktemp("generate")
+    (place / "store").mkdir()
+    source = tiny(place / "tiny")
+    rows = [{"messages": [{"role": "user", "content": f"count to {one} and back"}], "max_tokens": 12}
+            for one in range(PROMPTS)]
+    (place / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return BuildRequest(model_name="tiny", source=SourceRequest(uri=str(source)), store_path=str(place / "store"),
+                        engine=EngineRequest(build_budget_seconds=1100),
+                        accuracy=AccuracyRequest(metric="agreement", tolerance=TOLERANCE,
+                                                 evaluation=DataRequest(uri=str(place / "prompts.jsonl"))),
+                        generate=GenerateRequest(ttft_ms=60_000, tpot_ms=60_000))
+
+
+@pytest.fixture(scope="module")
+def outcome(request_: BuildRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    scratch = tmp_path_factory.mktemp("scratch")
+    return build_model(resolve_model(request_, scratch), scratch, Steps(Tracker(JsonLines())), Budget(1100),
+                       reference_and_ngrams)
+
+
+def test_it_is_proven_and_published(outcome: Outcome, request_: BuildRequest) -> None:
+    folder = Path(request_.store_path) / outcome.fingerprint
+    verify(folder, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
+    report = load(GenerateReport, (folder / "build-report.json").read_text())
+    trials = {one.name: one for one in report.trials}
+    assert report.serving.server_version
+    assert report.serving.memory_bytes > 100 << 20
+    for name in ("fp32", "fp32, n-grams"):
+        assert trials[name].judgement is not None, trials[name].reason
+        assert trials[name].start_seconds > 0
+        load_ = trials[name].best
+        assert load_.figures.failed == 0
+        assert load_.layers is not None
+        assert load_.layers.decode_ms > 0
+    # Speculation changes when tokens come, not which.
+    assert trials["fp32, n-grams"].verdict in ("Shipped", "Passed", "Slower"), trials["fp32, n-grams"].reason
+    assert trials["int8"].verdict == "Skipped"
+    assert [one.verdict for one in report.trials].count("Shipped") == 1
+    assert report.gain >= 1
+    assert (folder / "report.html").stat().st_size > 100_000
+
+
+def test_what_was_published_serves_as_it_says(outcome: Outcome, request_: BuildRequest) -> None:
+    folder = Path(request_.store_path) / outcome.fingerprint
+
+    async def answered() -> str:
+        settings = read_serving(folder).settings
+        async with VllmServer(folder / "model", settings, ready_seconds=900) as server, \
+                Client(server.http_url) as client:
+            answer = await client.stream(Ask(prompt="count to 3", max_tokens=4, exact=True))
+        return answer.error or f"{answer.output_tokens} tokens"
+
+    assert asyncio.run(answered()) == "4 tokens"

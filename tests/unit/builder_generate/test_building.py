@@ -1,0 +1,318 @@
+"""A build of a language model, with fake servers in vLLM's place: what is tried, what ships, what is published, and how
+it ends in time. With vLLM itself: tests/integration/builder_vllm."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from enginewright_builder import generating
+from enginewright_builder.contract import (
+    MANIFEST_FILE,
+    AccuracyRequest,
+    BuildRequest,
+    DataRequest,
+    EngineRequest,
+    GenerateRequest,
+    Outcome,
+    SourceRequest,
+    load,
+)
+from enginewright_builder.engine_store.manifest import verify
+from enginewright_builder.errors import UserError
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.packages import PACKAGES_VARIABLE
+from enginewright_builder.generate.resolving import resolve_model
+from enginewright_builder.generate.serving import read_serving
+from enginewright_builder.generating import build_model, command
+from enginewright_builder.pipeline import run_build
+from enginewright_builder.progress import Tracker
+from enginewright_builder.report.generation import GenerateReport
+from enginewright_builder.steps import Budget, Steps
+from support.fake_openai import Model, fake_openai
+from support.language_model import tokenizer
+
+PROMPTS = 20
+
+
+@dataclasses.dataclass
+class FakeServer:
+    """``trouble`` is as fake_openai has it; ``error`` is what its start ends in."""
+
+    model: Model
+    trouble: str = ""
+    error: Exception | None = None
+    start_seconds: float = 1.0
+    version: str = "0.0.1"
+    hangs: bool = False
+    http_url: str = ""
+    _open: AsyncExitStack = dataclasses.field(default_factory=AsyncExitStack)
+
+    async def __aenter__(self) -> Self:
+        if self.error:
+            raise self.error
+        if self.hangs:
+            await asyncio.Event().wait()
+        self.http_url = (await self._open.enter_async_context(fake_openai(self.model, trouble=self.trouble))).url
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.stop()
+
+    async def metrics(self) -> str:
+        return ""
+
+    async def memory_bytes(self) -> int:
+        return 1 << 20
+
+    def last_words(self) -> str:
+        return ""
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+
+def counting(tokens: Sequence[int]) -> dict[int, float]:
+    return {len(tokens) % 50: -0.1, len(tokens) % 50 + 1: -2.5}
+
+
+def other(tokens: Sequence[int]) -> dict[int, float]:
+    return {len(tokens) % 50 + 1: -0.1, len(tokens) % 50: -2.5}
+
+
+class Servers:
+    """Makes fake servers by ``choose``, and keeps what they were asked to serve with."""
+
+    def __init__(self, choose: Callable[[ServerArguments], dict[str, Any]]) -> None:
+        self.choose, self.started = choose, list[ServerArguments]()
+
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> FakeServer:
+        self.started.append(arguments)
+        return FakeServer(**{"model": counting, **self.choose(arguments)})
+
+
+@pytest.fixture(scope="session")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tokenizer(tmp_path_factory.mktemp("tiny"))
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLM"], "vocab_size": 257, "max_position_embeddings": 512, "dtype": "float32",
+        "num_attention_heads": 2, "num_hidden_layers": 2, "hidden_size": 64}))
+    save_file({"weight": np.zeros(4, np.float32)}, folder / "model.safetensors")
+    (folder / "pytorch_model.bin").write_bytes(b"never read")
+    return folder
+
+
+@pytest.fixture
+def ask(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., BuildRequest]:
+    (tmp_path / "packages" / "vllm").mkdir(parents=True)
+    monkeypatch.setenv(PACKAGES_VARIABLE, str(tmp_path / "packages"))
+    monkeypatch.setattr(generating, "LOAD_SECONDS", (0.1, 0.1))
+    (tmp_path / "store").mkdir()
+
+    def make(rows: Sequence[dict[str, Any]] | None = None, **fields: Any) -> BuildRequest:
+        rows = [{"prompt": f"prompt {one}", "max_tokens": 3} for one in range(PROMPTS)] if rows is None else rows
+        (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        return BuildRequest(**{
+            "model_name": "m", "source": SourceRequest(uri=str(source)), "store_path": str(tmp_path / "store"),
+            "accuracy": AccuracyRequest(metric="agreement", tolerance=0.15,
+                                        evaluation=DataRequest(uri=str(tmp_path / "prompts.jsonl"))),
+            "generate": GenerateRequest(), **fields})
+
+    return make
+
+
+class Silent:
+    def progress(self, line: object) -> None: ...
+
+    def outcome(self, outcome: Outcome) -> None: ...
+
+
+def built(request: BuildRequest, scratch: Path, servers: Servers, budget: Budget | None = None) -> Outcome:
+    scratch.mkdir()
+    resolved, steps = resolve_model(request, scratch), Steps(Tracker(Silent()))
+    return build_model(resolved, scratch, steps, budget or Budget(100), servers)
+
+
+def verdicts(outcome: Outcome) -> dict[str, str]:
+    return {one.name: one.verdict for one in outcome.candidates}
+
+
+def only_ngrams_answer(arguments: ServerArguments) -> dict[str, Any]:
+    """All streams of the others fail, so that no clock says which serves best."""
+    return {"trouble": "" if arguments.speculative_tokens else "event"}
+
+
+def test_what_serves_better_and_agrees_is_published(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    servers = Servers(only_ngrams_answer)
+    request = ask()
+    outcome = built(request, tmp_path / "scratch", servers)
+    assert verdicts(outcome)["fp32, n-grams"] == "Shipped"
+    assert verdicts(outcome)["fp32"] == "Passed"
+    assert verdicts(outcome)["int4"] == "Skipped"
+    folder = tmp_path / "store" / outcome.fingerprint
+    manifest = verify(folder, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
+    assert {"serving.json", "build-report.json", "report.html", "model/config.json", "model/tokenizer.json",
+            "model/model.safetensors"} <= set(manifest.files)
+    assert "model/pytorch_model.bin" not in manifest.files
+    serving = read_serving(folder)
+    assert serving.settings.speculative_tokens == 4
+    assert "--generation-config=vllm" in serving.words
+    assert serving.gate.passed
+    assert serving.command(folder / "model", "mine").endswith("--served-model-name=mine " + " ".join(
+        ["--generation-config=vllm", "--dtype=float32", "--tensor-parallel-size=1", "'--speculative-config="
+         '{"method":"ngram","num_speculative_tokens":4}\'', "--enforce-eager"]))
+    report = load(GenerateReport, (folder / "build-report.json").read_text())
+    assert report.serving == serving
+    assert report.confirmed
+    assert report.prompts.count == PROMPTS
+    page = (folder / "report.html").read_text()
+    assert "fp32, n-grams" in page
+    assert "http://" not in page.partition("<script")[0]
+
+
+def test_the_default_ships_where_nothing_is_better(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    started: list[ServerArguments] = []
+
+    def choose(arguments: ServerArguments) -> dict[str, Any]:
+        started.append(arguments)
+        return {"trouble": "" if arguments == started[0] else "event"}
+
+    outcome = built(ask(), tmp_path / "scratch", Servers(choose))
+    assert verdicts(outcome)["fp32"] == "Shipped"
+    assert verdicts(outcome)["fp32, n-grams"] == "Slower"
+    assert verdicts(outcome)["fp32, no prefix cache"] == "Slower"
+
+
+def test_what_chooses_other_tokens_is_refused_and_gets_no_load(ask: Callable[..., BuildRequest],
+                                                               tmp_path: Path) -> None:
+    def choose(arguments: ServerArguments) -> dict[str, Any]:
+        return {"model": other if arguments.speculative_tokens else counting, "trouble": "event"}
+
+    outcome = built(ask(), tmp_path / "scratch", Servers(choose))
+    refused = next(one for one in outcome.candidates if one.name == "fp32, n-grams")
+    assert refused.verdict == "AccuracyRefused"
+    assert refused.accuracy == 0
+    assert "100.00%" in refused.reason
+
+
+def test_what_does_not_start_is_named_with_its_first_error(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    log = "vLLM ended with status 1: ValueError: no such kernel. Last lines of its log:\nINFO loading"
+
+    def choose(arguments: ServerArguments) -> dict[str, Any]:
+        return {"error": UserError("ServerLoadFailed", log)} if arguments.speculative_tokens else {"trouble": "event"}
+
+    outcome = built(ask(), tmp_path / "scratch", Servers(choose))
+    failed = next(one for one in outcome.candidates if one.name == "fp32, n-grams")
+    assert (failed.verdict, failed.reason) == (
+        "Failed", "vLLM ended with status 1: ValueError: no such kernel")
+
+
+def test_what_there_is_no_time_for_is_not_started(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    servers = Servers(lambda arguments: {"start_seconds": 500.0})
+    outcome = built(ask(), tmp_path / "scratch", servers, Budget(505))
+    assert len(servers.started) == 1
+    assert verdicts(outcome)["fp32"] == "Shipped"
+    skipped = next(one for one in outcome.candidates if one.name == "fp32, n-grams")
+    assert skipped.verdict == "Skipped"
+    assert "the time budget of 505 s leaves" in skipped.reason
+
+
+def test_a_budget_that_ends_before_the_reference_has_answered_is_too_small(ask: Callable[..., BuildRequest],
+                                                                           tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="before the unquantised model had answered 20 prompts") as caught:
+        built(ask(), tmp_path / "scratch", Servers(lambda arguments: {"hangs": True}), Budget(10.1))
+    assert caught.value.reason == "BudgetTooSmall"
+    assert not list((tmp_path / "store").iterdir())
+
+
+def test_what_the_store_has_is_not_built(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    request = ask()
+    outcome = built(request, tmp_path / "scratch", Servers(only_ngrams_answer))
+    (tmp_path / "again").mkdir()
+    hit = run_build(request, tmp_path / "again", Tracker(Silent()))
+    assert hit.ok
+    assert hit.cache_hit
+    assert (hit.fingerprint, hit.manifest_digest) == (outcome.fingerprint, outcome.manifest_digest)
+
+
+def test_it_is_signed_as_engines_are(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "key").write_text("0" * 64)
+    outcome = built(ask(signing_keys=str(tmp_path / "keys")), tmp_path / "scratch", Servers(only_ngrams_answer))
+    manifest = json.loads((tmp_path / "store" / outcome.fingerprint / MANIFEST_FILE).read_text())
+    assert len(manifest["signature"]["mac"]) == 64
+
+
+@pytest.mark.parametrize(("rows", "fields", "reason", "said"), [
+    ([], {}, "PromptsInvalid", "it holds no prompt"),
+    (None, {"accuracy": AccuracyRequest(tolerance=0.15)}, "PromptsMissing", "none are given"),
+    ([{"prompt": "one"}] * 30, {}, "EvaluationTooSmall", "1 prompts cannot prove"),
+    (None, {"engine": EngineRequest(build_budget_seconds=0)}, "RequestInvalid", "0 is no buildBudgetSeconds"),
+    (None, {"generate": GenerateRequest(ttft_ms=float("nan"))}, "RequestInvalid", "nan is no ttftMs"),
+    (None, {"generate": GenerateRequest(context_tokens=-1)}, "RequestInvalid", "-1 is no contextTokens"),
+    (None, {"source": SourceRequest(uri=__file__)}, "FormatUnknown", "the source is a file"),
+])
+def test_bad_input_is_refused_before_a_server_starts(rows: Sequence[dict[str, Any]] | None, fields: dict[str, Any],
+                                                     reason: str, said: str, ask: Callable[..., BuildRequest],
+                                                     tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        resolve_model(ask(rows, **fields), tmp_path)
+    assert caught.value.reason == reason
+    assert caught.value.field
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("row", "fields", "reason", "said"), [
+    ({"prompt": "x" * 510, "max_tokens": 3}, {}, "PromptTooLong", "prompt 21 has 510 tokens, and with an answer of 3 "
+     "it is longer than the context of 512"),
+    ({"prompt": "x" * 60}, {"generate": GenerateRequest(context_tokens=64)}, "PromptTooLong", "the context of 64"),
+    ({"messages": [{"role": "system", "content": "x"}]}, {}, "TemplateFailed", "prompt 21.*only users"),
+    ({"prompt": "x"}, {"generate": GenerateRequest(context_tokens=600)}, "ContextTooLong", "was made for 512"),
+])
+def test_prompts_that_the_model_cannot_read_are_refused_before_a_server_starts(
+        row: dict[str, Any], fields: dict[str, Any], reason: str, said: str, ask: Callable[..., BuildRequest],
+        tmp_path: Path) -> None:
+    rows = [*({"prompt": f"prompt {one}", "max_tokens": 3} for one in range(PROMPTS)), row]
+    servers = Servers(lambda arguments: {})
+    with pytest.raises(UserError, match=said) as caught:
+        built(ask(rows, **fields), tmp_path / "scratch", servers)
+    assert caught.value.reason == reason
+    assert caught.value.field
+    assert caught.value.remedy
+    assert not servers.started
+
+
+def test_without_vllm_its_place_is_named(ask: Callable[..., BuildRequest], tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    request = ask()
+    monkeypatch.delenv(PACKAGES_VARIABLE)
+    with pytest.raises(UserError, match="there is no vLLM here") as caught:
+        resolve_model(request, tmp_path)
+    assert (caught.value.reason, caught.value.field) == ("VllmMissing", PACKAGES_VARIABLE)
+
+
+def test_repeated_prompts_count_once(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    rows = [{"prompt": f"prompt {one % 20}", "max_tokens": 3} for one in range(25)]
+    resolved = resolve_model(ask(rows), tmp_path)
+    assert [one.prompt for one in resolved.asks] == [f"prompt {one}" for one in range(20)]
+    assert resolved.notes == ("5 of 25 prompts are there more than once: they count once",)
+
+
+def test_the_reports_command_says_what_was_asked_for(ask: Callable[..., BuildRequest]) -> None:
+    request = ask(source=SourceRequest(uri="/m"), engine=EngineRequest(build_budget_seconds=600),
+                  generate=GenerateRequest(ttft_ms=500, context_tokens=256))
+    words = command(request).split()
+    assert words[:5] == ["enginewright-build", "--task", "generate", "--model", "/m"]
+    assert words[-10:] == ["--tolerance", "0.15", "--ttft-ms", "500", "--context", "256", "--budget-seconds", "600",
+                           "--output", "DIR"]

@@ -1,0 +1,118 @@
+"""Which configuration ships, by made-up loads: candidates, those together that gained, settings, and the default once
+more at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.candidates import Candidate
+from enginewright_builder.generate.competition import Result, candidates_of, chosen, judged, settings_of
+from enginewright_builder.generate.figures import Objective, figures
+from enginewright_builder.generate.gate import Judgement, Loss
+from enginewright_builder.generate.sweep import Aim, Point, gains, point
+from enginewright_builder.generate.trial import Known, Trial
+
+BASE = ServerArguments(dtype="float32")
+PASSED = Judgement(prompts=20, places=60, disagreement=Loss(value=0, floor=0, beyond=0, high=0.1),
+                   divergence=Loss(value=0, floor=0, beyond=0, high=0.1))
+NAMES = {"grams": {"speculative_tokens": 4}, "cache": {"kv_cache_dtype": "fp8"}}
+
+
+def at(value: float, *, meets: bool = True) -> Point:
+    nothing = point(64, figures([], begin=0.0, end=1.0), Aim(objective=Objective()))
+    return dataclasses.replace(nothing, value=value, meets=meets)
+
+
+def candidate(name: str) -> Candidate:
+    return Candidate(name=name, precision="fp32", arguments=dataclasses.replace(BASE, **NAMES.get(name, {})))  # type: ignore[arg-type]
+
+
+class Bench:
+    """Answers with the loads ``values`` by name, 10 where there is none; ``again`` are those of the default at the
+    end."""
+
+    load_seconds = 1.0
+
+    def __init__(self, values: Mapping[str, float], again: float = 10.0, left: float = 100.0) -> None:
+        self.values, self.again, self.left, self.tried = values, again, left, list[str]()
+
+    async def reference(self, one: Candidate) -> tuple[Trial, Known]:
+        return self._trial(one), Known(records=(), floor=(), version="1", seconds=1.0)
+
+    async def trial(self, one: Candidate, known: Known, rival: Point | None = None) -> Trial:
+        self.tried.append(one.name)
+        trial = self._trial(one)
+        if rival is not None and not gains(trial.best, rival):
+            return dataclasses.replace(trial, verdict="Slower", judgement=None)
+        return trial
+
+    async def loads(self, one: Candidate) -> tuple[Point, ...]:
+        self.tried.append(f"{one.name} again")
+        return (at(self.again),)
+
+    def _trial(self, one: Candidate) -> Trial:
+        return Trial(name=one.name, precision=one.precision, arguments=one.arguments, verdict="Passed",
+                     points=(at(self.values.get(one.name, 10.0)),), judgement=PASSED, start_seconds=1.0)
+
+
+async def competed(bench: Any, *listed: str) -> Result:
+    def silent(fraction: float, text: str) -> None: ...
+
+    trials, known = await candidates_of(bench, candidate("fp32"), [candidate(one) for one in listed], silent)
+    return await settings_of(bench, trials, known, longest=64, gpu=False, progress=silent)
+
+
+async def test_what_gains_alone_is_tried_together_and_then_with_other_settings() -> None:
+    together = "grams + cache"
+    bench = Bench({"grams": 12, "cache": 11, together: 14, f"{together}, 16 requests at once": 15})
+    result = await competed(bench, "grams", "cache")
+    assert result.shipped.name == f"{together}, 16 requests at once"
+    assert result.shipped.arguments == dataclasses.replace(BASE, speculative_tokens=4, kv_cache_dtype="fp8",
+                                                           max_num_seqs=16)
+    assert result.confirmed
+    assert bench.tried[:3] == ["grams", "cache", together]
+    # What comes after a setting that stayed is tried on top of it.
+    assert bench.tried[-2:] == [f"{together}, 16 requests at once, no prefix cache", "fp32 again"]
+    assert {one.name: one.verdict for one in result.trials}[f"{together}, 8192 tokens a step"] == "Slower"
+
+
+@pytest.mark.parametrize(("again", "shipped"), [(10.0, "grams"), (11.9, "fp32"), (13.0, "fp32")])
+async def test_the_default_is_measured_again_and_what_ships_is_better_than_both(again: float, shipped: str) -> None:
+    result = await competed(Bench({"grams": 12}, again=again), "grams")
+    found = {one.name: one.verdict for one in result.trials}
+    assert result.shipped.name == shipped
+    assert found[shipped] == "Shipped"
+    assert list(found.values()).count("Shipped") == 1
+    assert result.default.value == max(10.0, again)
+
+
+async def test_without_time_the_default_is_not_measured_again() -> None:
+    result = await competed(Bench({"grams": 12}, again=99, left=1.0), "grams")
+    assert result.shipped.name == "grams"
+    assert not result.confirmed
+
+
+async def test_where_nothing_gains_the_default_ships_and_is_not_measured_again() -> None:
+    bench = Bench({"grams": 10.2})
+    result = await competed(bench, "grams")
+    assert result.shipped.name == "fp32"
+    assert "fp32 again" not in bench.tried
+    assert next(one for one in result.trials if one.name == "grams").reason.endswith(
+        "less than 3% better than fp32 by default")
+
+
+def test_what_keeps_the_objective_wins_over_what_does_not() -> None:
+    def trial(name: str, one: Point) -> Trial:
+        return Trial(name=name, precision="p", arguments=BASE, verdict="Passed", points=(one,), judgement=PASSED)
+
+    default, fast, keeps = trial("d", at(50, meets=False)), trial("f", at(90, meets=False)), trial("k", at(5))
+    assert chosen([default, fast, keeps]) is keeps
+    assert chosen([keeps, fast, default]) is keeps
+    assert [one.verdict for one in judged([default, fast, keeps], keeps)] == ["Passed", "Passed", "Shipped"]
+    refused = dataclasses.replace(keeps, verdict="AccuracyRefused", points=())
+    assert chosen([default, refused]) is default
