@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.ability import Ability
@@ -74,7 +75,8 @@ def reference(base: ServerArguments) -> Candidate:
 def together(parts: list[Candidate], base: ServerArguments) -> Candidate | None:
     """One that has the settings of all ``parts``, which passed by themselves; None of fewer than two, and where two of
     them set the same."""
-    changes = [{name: pair[0] for name, pair in one.arguments.differences(base).items()} for one in parts]
+    changes: list[dict[str, Any]] = [{name: pair[0] for name, pair in one.arguments.differences(base).items()}
+                                     for one in parts]
     names = [name for change in changes for name in change]
     if len(parts) < 2 or len(names) != len(set(names)):
         return None
