@@ -63,10 +63,10 @@ async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, lo
     again: tuple[Point, ...] = ()
     if leader is not first and bench.left > first.start_seconds + bench.load_seconds:
         again = await bench.loads(Candidate(name=first.name, precision=first.precision, arguments=first.arguments))
-    default = dataclasses.replace(first, points=(*first.points, *again)).best
-    shipped = leader if leader is first or gains(leader.best, default) else first
-    return Result(trials=tuple(judged(found, shipped)), shipped=_marked(shipped), known=known, default=default,
-                  confirmed=bool(again))
+        found[0] = dataclasses.replace(first, points=(*first.points, *again))
+    shipped = leader if leader is not first and gains(leader.best, found[0].best) else found[0]
+    return Result(trials=tuple(judged(found, shipped)), shipped=_marked(shipped), known=known,
+                  default=found[0].best, confirmed=bool(again))
 
 
 def chosen(trials: Sequence[Trial]) -> Trial:

@@ -30,6 +30,7 @@ from enginewright_builder.generating import build_model
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.report.generation import GenerateReport
 from enginewright_builder.steps import Budget, Steps
+from support import browser
 from support.language_model import tiny, vllm
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
@@ -89,7 +90,13 @@ def test_it_is_proven_and_published(outcome: Outcome, request_: BuildRequest) ->
     assert trials["int8"].verdict == "Skipped"
     assert [one.verdict for one in report.trials].count("Shipped") == 1
     assert report.gain >= 1
-    assert (folder / "report.html").stat().st_size > 100_000
+
+
+def test_its_page_is_drawn(outcome: Outcome, request_: BuildRequest, tmp_path: Path) -> None:
+    shown = browser.show(Path(request_.store_path) / outcome.fingerprint / "report.html", tmp_path / "profile")
+    assert shown.console == ()
+    assert browser.chart(shown, "pareto")
+    assert "fp32, n-grams" in shown.dom
 
 
 def test_what_was_published_serves_as_it_says(outcome: Outcome, request_: BuildRequest) -> None:

@@ -89,6 +89,7 @@ async def test_the_default_is_measured_again_and_what_ships_is_better_than_both(
     assert found[shipped] == "Shipped"
     assert list(found.values()).count("Shipped") == 1
     assert result.default.value == max(10.0, again)
+    assert result.shipped.best.value >= result.default.value
 
 
 async def test_without_time_the_default_is_not_measured_again() -> None:
