@@ -238,7 +238,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-batch-size", type=int, default=EngineRequest.max_batch_size, metavar="N")
     parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS", help="99th percentile to keep under")
     parser.add_argument("--budget-seconds", type=int, metavar="S",
-                        help="time for building and measuring (default 300 on a GPU, 1800 on a CPU)")
+                        help="time for building and measuring (default 300 on a GPU, 1800 on a CPU and for language "
+                             "models)")
     parser.add_argument("--stop-when", choices=("budgetSpent", "objectiveMet"), default=EngineRequest.stop_when,
                         help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
     parser.add_argument("--interface", metavar="JSON", help='unless the source states it: {"inputs": [{"name": …}]}')

@@ -7,10 +7,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from enginewright_builder.contract import Verdict
 from enginewright_builder.errors import BuilderError, UserError, brief
+from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.client import Ask, Client
@@ -172,10 +173,10 @@ def _ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:
                  reason=reason)
 
 
-def _scored(records: Sequence[Record], held: Sequence[Sequence[object]]) -> list[Scored]:
-    return [score(one, steps) for one, steps in zip(records, held, strict=True)]  # type: ignore[arg-type]
+def _scored(records: Sequence[Record], held: Sequence[Sequence[Step]]) -> list[Scored]:
+    return [score(one, steps) for one, steps in zip(records, held, strict=True)]
 
 
 def _prompt(ask: Ask) -> Prompt:
     """A text or messages: files have no tokens."""
-    return ask.prompt  # type: ignore[return-value]
+    return cast(Prompt, ask.prompt)
