@@ -66,11 +66,10 @@ def _check_numbers(request: BuildRequest) -> None:
     wishes = request.generate
     assert wishes is not None
     for field, value, least in (("spec.engine.buildBudgetSeconds", request.engine.build_budget_seconds, 1),
-                                ("spec.objective.ttftMs", wishes.ttft_ms, 0),
-                                ("spec.objective.tpotMs", wishes.tpot_ms, 0),
-                                ("spec.engine.contextTokens", wishes.context_tokens, 0)):
+                                ("--ttft-ms", wishes.ttft_ms, 0), ("--tpot-ms", wishes.tpot_ms, 0),
+                                ("--context", wishes.context_tokens, 0)):
         if not least <= value < 1 << 40:  # NaN is not, either
-            raise UserError("RequestInvalid", f"{value} is no {field.rpartition('.')[2]}", field=field, value=value,
+            raise UserError("RequestInvalid", f"{field}: {value} is out of range", field=field, value=value,
                             remedy="write a positive number")
 
 
