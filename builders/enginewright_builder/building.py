@@ -109,7 +109,8 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
 def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: Climb, engines: Sequence[Engine],
                budget: Budget) -> HandOver:
     request, settled = resolved.request, prepared.settled
-    samples = load_samples(prepared.evaluation, settled.joined.mask if settled.joined else USUAL_MASK)
+    samples = load_samples(prepared.evaluation, settled.joined.mask if settled.joined else USUAL_MASK,
+                           prepared.exported.given)
     figures, plain = measured(climbed.built), plainest(climbed.built)
     largest = prepared.max_batch_size
     tried = _try(engines, prepared, climbed, request.accuracy.tolerance)
@@ -214,7 +215,7 @@ def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, toleranc
     try:
         sizes = sorted({min(size, largest) for size in (1, 3, *climbed.shipped)})
         requests = [prepared.evaluation.request(size) for size in sizes]
-        settled = _borne(runner, prepared.settled, tolerance, largest)
+        settled = _borne(runner, prepared, tolerance)
         return Tried(cases=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in requests),
                      mixed=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in settled.samples),
                      settled=settled)
@@ -222,14 +223,17 @@ def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, toleranc
         runner.close()
 
 
-def _borne(runner: Runner, settled: Settled, tolerance: float, largest: int) -> Settled:
-    """As far as the engine that ships bears it, with what a run of it costs."""
+def _borne(runner: Runner, prepared: Prepared, tolerance: float) -> Settled:
+    """As far as the engine that ships bears it, with what a run of it costs: of the engine alone, since texts are made
+    token ids of before they are joined."""
+    settled, largest = prepared.settled, prepared.max_batch_size
     joined, samples = settled.joined, spread(settled.samples, largest)
     if joined is None or len(samples) < 2:
         return Settled(notes=settled.notes)
-    if problem := borne_by(runner, joined, samples, tolerance):
+    tokens = [prepared.exported.given(sample) for sample in samples]
+    if problem := borne_by(runner, joined, tokens, tolerance):
         return Settled(notes=(*settled.notes, f"Requests of different length are not joined: padded, {problem}.",))
-    cost = run_positions(runner, joined, samples, largest)
+    cost = run_positions(runner, joined, tokens, largest)
     return dataclasses.replace(settled, samples=tuple(samples),
                                joined=dataclasses.replace(joined, run_positions=round(cost, 1)))
 

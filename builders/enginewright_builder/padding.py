@@ -19,13 +19,14 @@ _MASK = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
-    """``values`` has every input that is as long as the mask, with what it is filled up with. ``low`` and ``high`` are
-    the shortest and the longest request; ``high`` None: unlimited."""
+    """``values`` has every input that is as long as the mask, with what it is filled up with; ``left``: in front.
+    ``low`` and ``high`` are the shortest and the longest request; ``high`` None: unlimited."""
 
     mask: str
     values: Mapping[str, float]
     low: int
     high: int | None
+    left: bool = False
 
 
 def fill(interface: Interface, stated: Padding | None, pad_token: int = 0) -> Fill | None:

@@ -53,6 +53,9 @@ def check_texts(located: Located, interface: Interface | None) -> None:
         raise _invalid(f"input {spec.name!r} is of texts, and only the source says how token ids are made of them",
                        f"{field}.preprocess", "size, resample, cropSize or normalise",
                        "write preprocess: {fromSource: true} alone")
+    if interface.padding is not None:
+        raise _invalid(f"input {spec.name!r} is of texts, and they are filled up as the source's own tokenizer does it",
+                       "spec.interface.padding.mask", interface.padding.mask, "remove padding")
     if len(interface.inputs) > 1:
         raise _invalid(f"input {spec.name!r} is of texts, and stands in the place of all inputs of the source",
                        "spec.interface.inputs", ", ".join(one.name for one in interface.inputs),

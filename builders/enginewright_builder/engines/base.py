@@ -68,8 +68,8 @@ class Joined:
     """How requests of different length run together (``pod/python_model/lengths.py``, which says more of each).
 
     ``fill`` has every input that is as long as the request, with what it is filled up with; ``cut`` by output the sizes
-    that are. ``buckets`` are lengths that engines are tuned for, ascending, the last is the longest that the model
-    takes.
+    that are; ``left``: requests are filled up in front. ``buckets`` are lengths that engines are tuned for, ascending,
+    the last is the longest that the model takes.
     """
 
     mask: str
@@ -78,11 +78,12 @@ class Joined:
     run_positions: float = 0.0
     steps: tuple[int, ...] = ()
     buckets: tuple[int, ...] = ()
+    left: bool = False
 
     @property
     def described(self) -> dict[str, Any]:
         """As ``engines.json`` has it."""
-        return {"mask": self.mask, "fill": dict(self.fill),
+        return {"mask": self.mask, "fill": dict(self.fill), "left": self.left,
                 "cut": {name: list(axes) for name, axes in self.cut.items()},
                 "run_positions": self.run_positions, "steps": list(self.steps)}
 

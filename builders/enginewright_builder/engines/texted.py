@@ -68,7 +68,9 @@ class _TextRunner:
         return self._inner.bind(self._tokens(inputs))
 
     def _tokens(self, inputs: Tensors) -> Tensors:
-        return self._tokeniser.arrays(inputs[self._tokeniser.input])
+        """Token ids go in as they are."""
+        texts = inputs.get(self._tokeniser.input)
+        return inputs if texts is None else self._tokeniser.arrays(texts)
 
 
 def _in_python(context: BuildContext) -> BuildContext:

@@ -4,17 +4,19 @@ what a run of that engine costs beside its positions."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from enginewright_builder.contract import Padding
-from enginewright_builder.data.lengths import alone, lengths, spread
+from enginewright_builder.data.lengths import lengths, ranked, spread
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Joined
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, pad_token
+from enginewright_builder.models.texted import Texted, given, in_tokens
 from enginewright_builder.padding import Fill, fill
 from enginewright_builder.pod.python_model.lengths import Lengths
 from enginewright_builder.tensors import Array, Tensors
@@ -34,7 +36,7 @@ Run = Callable[[Tensors], Tensors]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settled:
-    """``samples`` are single ones of several lengths, ascending; empty where nothing is joined."""
+    """``samples`` are single ones of several lengths, ascending, as clients send them; none where nothing is joined."""
 
     joined: Joined | None = None
     samples: tuple[Tensors, ...] = ()
@@ -43,41 +45,68 @@ class Settled:
 
 def settle(source: SourceModel, stated: Padding | None, evaluation: SampleSet, *, rounded: bool = False) -> Settled:
     """How requests are joined, as the source model answers alike alone and padded. ``rounded``: lengths in steps.
+    Where clients send texts it is asked with their tokens, filled up as its tokenizer does.
 
     Raises :class:`UserError` ``InterfaceInvalid`` where the user asks for what the source does not bear."""
-    known = fill(source.interface, stated, pad_token(source))
+    known = _known(source, stated)
     if known is None:
         return Settled()
-    samples = several(alone(evaluation, known.mask), known)
-    joined = Joined(mask=known.mask, fill=known.values)
-    found = lengths(samples, known.mask)
-    apart = [source.run(sample) for sample in samples]
-    together = source.run(_padded(joined, samples, int(found.max())))
-    cut = _following(apart, together, found)
-    joined = dataclasses.replace(joined, cut=cut)
-    if problem := _differs(joined, samples, apart, together):
+    sent = ranked(evaluation, known.mask, functools.partial(given, source))
+    samples = several(sent, known)
+    tokens = [given(source, sample) for sample in samples]
+    if len(set(lengths(tokens, known.mask).tolist())) == 1:  # what is as long as the request would not show
+        return Settled(notes=("Requests of different length are not joined: all samples are of one length.",))
+    joined, problem = _tried(in_tokens(source), Joined(mask=known.mask, fill=known.values, left=known.left), tokens)
+    if problem:
         if stated is not None:
             raise UserError("InterfaceInvalid", f"padding changes what the source model answers: {problem}",
                             field="spec.interface.padding", value=stated.mask,
                             remedy="name the input that makes the model ignore padding, with the values that it was "
                                    "trained with, or remove padding")
         return Settled(notes=(f"Requests of different length are not joined: padded, {problem}.",))
-    own = lengths(alone(evaluation, known.mask), known.mask)
+    own = np.array([length for (length, *_), _ in sent])
     ends = buckets(own, known)
     # The ends of buckets as well: engines are tuned for them, and have CUDA graphs of them from the start.
     rising = tuple(sorted({*ends, *steps(int(own.max()), known)})) if rounded else ()
     return Settled(samples=tuple(samples), joined=dataclasses.replace(joined, buckets=ends, steps=rising))
 
 
-def several(samples: Sequence[Tensors], known: Fill) -> list[Tensors]:
+def _known(source: SourceModel, stated: Padding | None) -> Fill | None:
+    known = fill(in_tokens(source).interface, stated, pad_token(source))
+    if known is None or not isinstance(source, Texted):
+        return known
+    own = source.serving
+    return dataclasses.replace(known, values={name: float(own.fill[name]) for name in known.values}, left=own.left)
+
+
+def _tried(source: SourceModel, joined: Joined, samples: Sequence[Tensors]) -> tuple[Joined, str]:
+    """``joined`` with what is to be cut, and why the source does not bear it, in words; empty where it does."""
+    found = lengths(samples, joined.mask)
+    apart = [source.run(sample) for sample in samples]
+    together = source.run(_padded(joined, samples, int(found.max())))
+    joined = dataclasses.replace(joined, cut=_following(apart, together, found))
+    return joined, _differs(joined, samples, apart, together)
+
+
+def several(ranked: Sequence[tuple[tuple[int, ...], Tensors]], known: Fill) -> list[Tensors]:
     """A few samples from the shortest to the longest; parts of the longest where all are of nearly one length."""
-    if len(set(lengths(samples, known.mask).tolist())) >= LEAST_LENGTHS:
-        return spread(samples, TRIED)
-    longest = samples[-1]
-    length = longest[known.mask].shape[1]
+    if len({length for (length, *_), _ in ranked}) >= LEAST_LENGTHS:
+        return spread([sample for _, sample in ranked], TRIED)
+    (length, *_), longest = ranked[-1]
+    if known.mask not in longest:
+        return [_part_of_texts(longest, part / LEAST_LENGTHS) for part in range(1, LEAST_LENGTHS + 1)]
     parts = sorted({max(known.low, length * part // LEAST_LENGTHS) for part in range(1, LEAST_LENGTHS + 1)})
     return [{name: np.ascontiguousarray(array[:, :part]) if name in known.values else array
              for name, array in longest.items()} for part in parts]
+
+
+def _part_of_texts(sample: Tensors, share: float) -> Tensors:
+    """The beginning of each text."""
+    def begun(text: str) -> str:
+        return text[:max(1, round(len(text) * share))]
+
+    return {name: np.array([[begun(text) for text in row] for row in array], np.object_)
+            for name, array in sample.items()}
 
 
 def buckets(own: Array, known: Fill) -> tuple[int, ...]:

@@ -26,8 +26,8 @@ _TRIED = 16
 
 class Texted(Wrapped):
     """``inner`` asked with texts by the name and shape of ``spec``. ``tokeniser`` is the file that servers make the
-    same token ids with, below ``workspace``. Raises :class:`UserError` ``InterfaceInvalid`` for a source with no
-    tokenizer for all of its inputs, or with one that servers cannot run."""
+    same token ids with, below ``workspace``, and ``serving`` is what they do so by. Raises :class:`UserError`
+    ``InterfaceInvalid`` for a source with no tokenizer for all of its inputs, or with one that servers cannot run."""
 
     tokenize = None
 
@@ -38,6 +38,7 @@ class Texted(Wrapped):
         self.interface: Interface = Interface(inputs=(spec,), outputs=inner.interface.outputs)
         self.tokeniser = workspace / TOKENISER_FILE
         self._tokenizer.write(self.tokeniser, spec.name)
+        self.serving = Tokeniser(self.tokeniser)
         self._try()
 
     def tokens(self, inputs: Tensors) -> Tensors:
@@ -61,7 +62,7 @@ class Texted(Wrapped):
         """The tokenizer that serves makes the same token ids: transformers' may do more than its library."""
         texts = example_inputs(self.interface, _TRIED)[self._text]
         texts[0, 0] = texts[0, 0] * self._tokenizer.limit  # one that is cut
-        wanted, served = self._tokenizer.arrays(texts), Tokeniser(self.tokeniser).arrays(texts)
+        wanted, served = self._tokenizer.arrays(texts), self.serving.arrays(texts)
         for name, array in wanted.items():
             if not np.array_equal(array, served[name]):
                 raise UserError("InterfaceInvalid", "the source's tokenizer cannot be served: the library tokenizers "

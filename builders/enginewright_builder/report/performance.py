@@ -48,7 +48,8 @@ class Joining:
     """Requests of ``shortest`` to ``longest`` positions of ``mask``, with ``concurrency`` in flight.
     ``padding`` is the share of all positions run that was padding, ``padding_to_longest`` what clients cause that fill
     everything up to the longest; inferences a second, and of an execution, with joined lengths, without (``apart``),
-    and with such clients. A run costs as much as ``run_positions`` beside its own. None: not counted."""
+    and with such clients. ``texts``: clients send texts, and the server fills all that it runs at once up to the
+    longest of it instead. A run costs as much as ``run_positions`` beside its own. None: not counted."""
 
     mask: str
     shortest: int
@@ -56,7 +57,7 @@ class Joining:
     longest: int
     run_positions: float
     padding: float | None
-    padding_to_longest: float
+    padding_to_longest: float | None
     throughput: float
     throughput_apart: float
     throughput_to_longest: float
@@ -64,6 +65,7 @@ class Joining:
     mean_batch_apart: float
     mean_batch_to_longest: float
     concurrency: int
+    texts: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

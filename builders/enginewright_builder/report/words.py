@@ -115,11 +115,14 @@ def clocks_sentence(report: BuildReport) -> str:
 
 def joining_sentence(joining: Joining) -> str:
     padding = "" if joining.padding is None else f" {joining.padding:.1%} of what was run was padding."
+    filled = ("where the replica fills all texts that it runs at once up to the longest of them" if joining.texts else
+              f"where clients fill every request up to {joining.longest}")
+    most = ("" if joining.padding_to_longest is None else
+            f", and {joining.padding_to_longest:.1%} of what is run is padding")
     return (f"Requests of {joining.shortest} to {joining.longest} positions (median {joining.median:.0f}) run "
             f"together: {per_second(joining.throughput)} with {joining.concurrency} in flight.{padding} "
-            f"Without that it is {per_second(joining.throughput_apart)}; where clients fill every request up to "
-            f"{joining.longest} it is {per_second(joining.throughput_to_longest)}, and "
-            f"{joining.padding_to_longest:.1%} of what is run is padding.")
+            f"Without that it is {per_second(joining.throughput_apart)}; {filled} it is "
+            f"{per_second(joining.throughput_to_longest)}{most}.")
 
 
 def roofline_sentence(performance: Performance) -> str:

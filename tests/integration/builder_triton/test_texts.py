@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from enginewright_builder.contract import (
     SourceRequest,
     TensorSpec,
 )
+from enginewright_builder.evidence.joining import counted
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
 from enginewright_builder.pipeline import run_build
@@ -56,18 +58,25 @@ def built(asked: BuildRequest, scratch: Path) -> Path:
     return Path(asked.store_path) / outcome.fingerprint
 
 
-def test_the_whole_build_of_texts(tmp_path: Path) -> None:
-    source, data = classifier(tmp_path / "bert"), tmp_path / "evaluation.jsonl"
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A source, and its published engine."""
+    folder = tmp_path_factory.mktemp("texts")
+    source, data = classifier(folder / "bert"), folder / "evaluation.jsonl"
     data.write_text("\n".join(json.dumps({"text": f"the nurse {number} waited " * (1 + number % 5)})
                               for number in range(64)))
     evaluation = AccuracyRequest(tolerance=0.1, evaluation=DataRequest(uri=str(data)))
-    folder = built(request(source, tmp_path, accuracy=evaluation, keep_reference=True), tmp_path / "scratch")
+    return source, built(request(source, folder, accuracy=evaluation, keep_reference=True), folder / "scratch")
+
+
+def test_the_whole_build_of_texts(mixed: tuple[Path, Path]) -> None:
+    source, folder = mixed
     config = parse_text((folder / "model_repository/model/config.pbtxt").read_text())
     asked, = config.input
     assert (asked.name, asked.data_type, list(asked.dims)) == ("text", 13, [1]), "TYPE_STRING, one a row"
     assert config.backend == "python"
     assert "does not hold tensors of this type: text (string)" in read_about(folder / "reference").problem
-    asyncio.run(_served(folder, source, data))
+    asyncio.run(_served(folder, source, source.parent / "evaluation.jsonl"))
 
 
 async def _served(folder: Path, source: Path, data: Path) -> None:
@@ -106,6 +115,38 @@ def _loaded(url: str, data: Path) -> dict[str, Any]:
 
 async def _asked(channels: Channels, texts: Sequence[Sequence[Any]]) -> Any:
     return decode(await channels.call(encode("model", {"text": np.array(texts, np.object_)}).payload, 30.0))["logits"]
+
+
+@pytest.mark.parametrize("run_positions", [0.0, 1e9], ids=["a run costs nothing", "a run costs more than any padding"])
+async def test_texts_are_cut_into_groups_by_length(mixed: tuple[Path, Path], run_positions: float, tmp_path: Path
+                                                   ) -> None:
+    """By the rule with what a run costs: each length by itself, or all texts in one run."""
+    source, folder = mixed
+    shutil.copytree(folder / "model_repository/model", tmp_path / "model")
+    engines = tmp_path / "model/1/engines.json"
+    described = json.loads(engines.read_text())
+    assert (described["lengths"]["mask"], described["lengths"]["cut"]) == ("attention_mask", {})
+    described["lengths"]["run_positions"] = run_positions
+    engines.write_text(json.dumps(described))
+    expected = answers(source, SENTENCES)
+    async with (TritonServer(tmp_path, models=("model",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+        before = await server.statistics("model")
+        assert close(await _asked(channels, [[text] for text in SENTENCES[:4]]), expected[:4])
+        after = await server.statistics("model")
+        assert after["execution_count"] - before["execution_count"] == 1
+        own, padding = 0.0, 0.0
+        # The replica tells what it counted a few times a second. Texts of several requests, too, run together.
+        while not own or bool(padding) != bool(run_positions):
+            found = await asyncio.gather(_asked(channels, [[text] for text in SENTENCES[:4]]),
+                                         *(_asked(channels, [[text]]) for text in SENTENCES))
+            assert close(np.concatenate(found), np.concatenate([expected[:4], expected]))
+            own, padding = counted(await server.metrics())
+            assert run_positions or not padding, "each length runs by itself"
+
+
+def close(found: Any, expected: Any) -> bool:
+    return bool(np.linalg.norm(found - expected) < 0.01 * np.linalg.norm(expected))
 
 
 def test_pairs_of_texts_are_ranked(tmp_path: Path) -> None:

@@ -15,14 +15,18 @@ from enginewright_builder.contract import (
     BuildRequest,
     DataRequest,
     Interface,
+    Padding,
     PostprocessStep,
     Preprocess,
     SourceRequest,
     TensorSpec,
 )
-from enginewright_builder.engines.base import Artifact, Rung
+from enginewright_builder.data.lengths import load_samples
+from enginewright_builder.data.sets import SampleSet
+from enginewright_builder.engines.base import Artifact, Joined, Rung
 from enginewright_builder.engines.texted import texted
 from enginewright_builder.errors import UserError
+from enginewright_builder.evidence.lengths import settle
 from enginewright_builder.models import load_model
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
 from enginewright_builder.models.synthetic import example_inputs
@@ -96,6 +100,12 @@ def test_what_is_refused(inputs: tuple[TensorSpec, ...], field: str, says: str, 
     assert says in error.value + error.remedy
 
 
+def test_how_texts_are_padded_is_not_for_the_user_to_say(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="filled up as the source's own tokenizer does it") as caught:
+        check_texts(Located(path=tmp_path, format="huggingface"), Interface(inputs=(TEXT,), padding=Padding(mask="m")))
+    assert (caught.value.field, caught.value.value) == ("spec.interface.padding.mask", "m")
+
+
 def test_other_sources_have_no_tokenizer(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is onnx, not huggingface") as caught:
         check_texts(Located(path=tmp_path / "m.onnx", format="onnx"), Interface(inputs=(TEXT,)))
@@ -130,6 +140,20 @@ def test_texts_are_padded_to_the_longest_of_their_batch_alone(folder: Path, tmp_
     tokeniser = Tokeniser(opened(folder, TEXT, tmp_path).tokeniser, threads=2)
     assert tokeniser.arrays(rows("the nurse", "the"))["input_ids"].shape == (2, 4)
     assert tokeniser.arrays(rows(""))["input_ids"].shape == (1, 2), "an empty text has its two special tokens"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_each_text_is_made_token_ids_of_by_itself(side: str, tmp_path: Path) -> None:
+    tokeniser = opened(classifier(tmp_path / "bert", padding_side=side), TEXT, tmp_path).serving
+    made = tokeniser.rows(rows("the nurse", "the"))
+    assert [one["attention_mask"].tolist() for one in made] == [[[1, 1, 1, 1]], [[1, 1, 1]]]
+    for one, text in zip(made, ("the nurse", "the"), strict=True):
+        np.testing.assert_array_equal(one["input_ids"], tokeniser.arrays(rows(text))["input_ids"])
+    mask = tokeniser.padded(made)["attention_mask"].tolist()
+    assert mask == [[1, 1, 1, 1], [0, 1, 1, 1] if side == "left" else [1, 1, 1, 0]]
+    assert (tokeniser.left, tokeniser.fill) == (side == "left", {"input_ids": 0, "attention_mask": 0,
+                                                                 "token_type_ids": 0})
 
 
 @pytest.mark.torch
@@ -270,3 +294,44 @@ def test_engines_are_made_for_tokens_and_ship_with_the_tokenizer(tmp_path: Path)
     made = engine.build(Rung(backend="onnxruntime", precision="fp32"), model, context)
     assert made.interface == interface
     assert set(made.files) == {"model.onnx", "tokeniser.json"}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_of_texts_is_tried_on_their_tokens(side: str, tmp_path: Path) -> None:
+    source = opened(classifier(tmp_path / "bert", padding_side=side), TEXT, tmp_path)
+    told = [" ".join(["rain"] * (1 + place % 7)) for place in range(28)]
+    evaluation = SampleSet(batches=[{"text": rows(*told[:16])}, {"text": rows(*told[16:])}], count=28,
+                           origin="held-out")
+    settled = settle(source, None, evaluation)
+    if side == "left":  # BERT's positions begin with the padding then
+        assert (settled.joined, settled.samples) == (None, ())
+        assert "Requests of different length are not joined: padded, output 'logits' differs" in settled.notes[0]
+        return
+    found = [source.tokens(one)["attention_mask"].shape[1] for one in settled.samples]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (3, 9), "with two special tokens"
+    assert settled.joined == Joined(mask="attention_mask", fill=dict.fromkeys(source.serving.makes, 0.0),
+                                    buckets=(6, 9, LIMIT))
+
+
+@pytest.mark.torch
+def test_texts_of_one_length_are_cut_into_parts(folder: Path, tmp_path: Path) -> None:
+    source = opened(folder, TEXT, tmp_path)
+    alike = SampleSet(batches=[{"text": rows("the rain in the city", "a key of a nurse")}], count=2, origin="held-out")
+    assert [str(one["text"][0, 0]).strip() for one in settle(source, None, alike).samples] == [
+        "a key", "a key of a", "a key of a nurse"]
+    short = SampleSet(batches=[{"text": rows("a")}], count=1, origin="held-out")
+    assert settle(source, None, short).notes == (
+        "Requests of different length are not joined: all samples are of one length.",)
+
+
+@pytest.mark.torch
+def test_a_load_of_texts_has_the_lengths_of_the_data(folder: Path, tmp_path: Path) -> None:
+    source = opened(folder, TEXT, tmp_path)
+    told = [" ".join(["rain"] * (1 + place % 20)) for place in range(200)]
+    evaluation = SampleSet(batches=[{"text": rows(*told)}], count=200, origin="held-out")
+    samples = load_samples(evaluation, "attention_mask", source.tokens)
+    found = [len(str(sample["text"][0, 0]).split()) for sample in samples]
+    assert (len(found), set(found)) == (64, set(range(1, 21)))
+    assert found[0] in (10, 11), "the first has the median length"

@@ -83,8 +83,9 @@ def test_a_length_above_the_last_step_stays_as_it_is() -> None:
     assert planned([(5, 1), (70, 1)], 0, [8, 64]) == [([0], 8), ([1], 70)]
 
 
-LENGTHS = Lengths({"mask": "mask", "fill": {"ids": 9, "mask": 0}, "cut": {"tokens": [1], "pairs": [1, 2]},
-                   "run_positions": 100, "steps": []})
+DESCRIBED: dict[str, Any] = {"mask": "mask", "fill": {"ids": 9, "mask": 0}, "left": False,
+                             "cut": {"tokens": [1], "pairs": [1, 2]}, "run_positions": 100, "steps": []}
+LENGTHS, LEFT = Lengths(DESCRIBED), Lengths({**DESCRIBED, "left": True})
 
 
 def request(length: int, rows: int = 1) -> dict[str, Any]:
@@ -107,6 +108,16 @@ def test_a_request_that_is_long_enough_is_not_copied() -> None:
 def test_answers_lose_what_belongs_to_padding() -> None:
     cut = LENGTHS.cut_back({"tokens": np.zeros((2, 8, 3)), "pairs": np.zeros((2, 8, 8)), "whole": np.zeros((2, 8))}, 5)
     assert [cut[name].shape for name in ("tokens", "pairs", "whole")] == [(2, 5, 3), (2, 5, 5), (2, 8)]
+
+
+def test_requests_may_be_filled_up_in_front() -> None:
+    filled = LEFT.filled(request(2, rows=2), 4)
+    assert filled["ids"].tolist() == [[9, 9, 0, 1], [9, 9, 2, 3]]
+    assert filled["mask"].tolist() == [[0, 0, 1, 1]] * 2
+    tokens = np.arange(8).reshape(1, 4, 2)
+    cut = LEFT.cut_back({"tokens": tokens, "pairs": np.zeros((1, 4, 4)), "whole": np.zeros((2, 8))}, 3)
+    assert cut["tokens"].tolist() == tokens[:, 1:].tolist()
+    assert [cut[name].shape for name in ("pairs", "whole")] == [(1, 3, 3), (2, 8)]
 
 
 def test_positions_are_rows_times_length() -> None:

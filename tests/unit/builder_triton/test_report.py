@@ -319,6 +319,8 @@ def test_joined_lengths_are_told_with_what_they_bring(report: BuildReport) -> No
             "was padding. Without that it is 120/s; where clients fill every request up to 256 it is 61.5/s, and 83.0% "
             "of what is run is padding.") in text
     assert "was padding" not in words.joining_sentence(dataclasses.replace(joining, padding=None))
+    of_texts = words.joining_sentence(dataclasses.replace(joining, texts=True))
+    assert "where the replica fills all texts that it runs at once up to the longest of them it is 61.5/s" in of_texts
 
 
 def test_clocks_that_disagree_are_told(report: BuildReport) -> None:

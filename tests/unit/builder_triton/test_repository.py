@@ -91,7 +91,7 @@ def test_only_python_joins_requests_of_different_length(tmp_path: Path) -> None:
     model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4))
     assert tree(model / "1") == {"model.py", "lengths.py", "ort_session.py", "engines.json", "model.onnx"}
     assert json.loads((model / "1/engines.json").read_text())["lengths"] == {
-        "mask": "x", "fill": {"x": 0.0}, "cut": {"y": [1]}, "run_positions": 37.5, "steps": [8, 16]}
+        "mask": "x", "fill": {"x": 0.0}, "left": False, "cut": {"y": [1]}, "run_positions": 37.5, "steps": [8, 16]}
     [given] = parse_text((model / "config.pbtxt").read_text()).input
     assert given.allow_ragged_batch
 

@@ -5,12 +5,13 @@ standard library and NumPy. Pure: nothing here knows of Triton.
 
 The length is the second size of ``mask`` and of every other input in ``fill``. ``engines.json`` describes it::
 
-    {"mask": "attention_mask", "fill": {"input_ids": 0, "attention_mask": 0}, "cut": {"tokens": [1]},
+    {"mask": "attention_mask", "fill": {"input_ids": 0, "attention_mask": 0}, "left": false, "cut": {"tokens": [1]},
      "run_positions": 40, "steps": []}
 
-``cut`` names the sizes of outputs that are as long as the request. ``run_positions`` is what a run takes however little
-is in it, in positions (rows × length) of which it takes as long. ``steps`` are lengths, ascending, up to which groups
-are filled up, so that few shapes come; empty where any shape is as good.
+``left``: requests are filled up in front of what they have, not behind it. ``cut`` names the sizes of outputs that are
+as long as the request. ``run_positions`` is what a run takes however little is in it, in positions (rows × length) of
+which it takes as long. ``steps`` are lengths, ascending, up to which groups are filled up, so that few shapes come;
+empty where any shape is as good.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class Lengths:
         self.mask: str = described["mask"]
         self.fill: dict[str, float] = dict(described["fill"])
         self.cut: dict[str, list[int]] = dict(described["cut"])
+        self._left: bool = described["left"]
         self._run_positions: float = described["run_positions"]
         self._steps: list[int] = sorted(described["steps"])
 
@@ -58,12 +60,15 @@ class Lengths:
     def filled(self, inputs: Inputs, length: int) -> Inputs:
         """``inputs`` in ``length`` positions; as they are where they have as many."""
         missing = length - self.of(inputs)
-        return {name: filled_up(array, missing, self.fill[name]) if missing and name in self.fill else array
+        if not missing:
+            return dict(inputs)
+        return {name: filled_up(array, missing, self.fill[name], left=self._left) if name in self.fill else array
                 for name, array in inputs.items()}
 
     def cut_back(self, outputs: Mapping[str, Any], length: int) -> dict[str, Any]:
         """The answer to a request of ``length``, without what belongs to padding."""
-        return {name: shortened(array, self.cut.get(name, ()), length) for name, array in outputs.items()}
+        kept = slice(-length, None) if self._left else slice(length)
+        return {name: shortened(array, self.cut.get(name, ()), kept) for name, array in outputs.items()}
 
     def positions(self, requests: Sequence[Mapping[str, Any]], length: int) -> tuple[int, int]:
         """Rows times length of the requests themselves, and as they are run, in ``length``."""
@@ -114,15 +119,15 @@ def stepped(length: int, steps: Sequence[int]) -> int:
     return steps[at] if at < len(steps) else length
 
 
-def filled_up(array: Array, missing: int, value: float) -> Array:
-    """With ``missing`` more positions of ``value`` at the end."""
+def filled_up(array: Array, missing: int, value: float, *, left: bool = False) -> Array:
+    """With ``missing`` more positions of ``value`` at the end, or in front."""
     rows, length, *rest = array.shape
     longer = np.full((rows, length + missing, *rest), value, array.dtype)
-    longer[:, :length] = array
+    longer[:, missing if left else 0:][:, :length] = array
     return longer
 
 
-def shortened(array: Any, axes: Iterable[int], length: int) -> Any:
+def shortened(array: Any, axes: Iterable[int], kept: slice) -> Any:
     for axis in axes:
-        array = array[(slice(None),) * axis + (slice(length),)]
+        array = array[(slice(None),) * axis + (kept,)]
     return array

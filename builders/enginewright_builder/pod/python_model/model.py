@@ -5,8 +5,8 @@ standard library and NumPy, and the session modules what they run with. All requ
 run as one batch, and those of different length where padding is harmless. An error answers the request that caused it
 and leaves the others alone.
 
-Where ``tokeniser.json`` lies beside it clients send texts: those of all requests of one call become one batch of token
-ids, by ``tokeniser.py``.
+Where ``tokeniser.json`` lies beside it clients send texts: ``tokeniser.py`` makes the engines' inputs of each, in its
+own length. From there on a text is as a request of token ids.
 
 Triton copies each input once, into memory that it shares with this process, or hands over where it lies on the GPU. A
 session that takes members copies from there to the engine's own buffers, and nothing lies between.
@@ -27,7 +27,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,10 @@ import triton_python_backend_utils as pb_utils
 from numpy.typing import NDArray
 
 Arrays = dict[str, NDArray[Any]]
-# A request's place in the call, and its inputs: arrays, or tensors of a runtime that takes DLPack.
-Member = tuple[int, dict[str, Any]]
+# What an engine takes or answers: arrays, or tensors of a runtime that takes DLPack.
+Tensors = dict[str, Any]
+# What runs by itself or beside others, with its place among all of a call: a request, or one text of several.
+Member = tuple[int, Tensors]
 # Triton's stub starts its interpreter without the environment, and so without PYTHONPATH.
 sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
                 if entry and entry not in sys.path]
@@ -77,19 +79,37 @@ class TritonPythonModel:
             [session.register for session in readers]) if readers else None
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        responses: list[Any] = [None] * len(requests)
+        given = [attempted(self.read, request) for request in requests]
+        taken = self.tokenised(given) if self.texts is not None else [
+            one if isinstance(one, Exception) else [one] for one in given]
+        members = [(index, inputs) for index, parts in enumerate(taken) if not isinstance(parts, Exception)
+                   for inputs in parts]
         groups: dict[Any, list[Member]] = {}
-        for index, request in enumerate(requests):
-            try:
-                inputs = self.read(request)
-            except Exception as error:
-                responses[index] = failed(error)
-                continue
-            groups.setdefault(self.key(inputs) if self.batched else index, []).append((index, inputs))
-        for group in groups.values():
-            for index, response in self.answer(group, requests):
-                responses[index] = response
-        return responses
+        for place, (index, inputs) in enumerate(members):
+            groups.setdefault(self.key(inputs) if self.batched else index, []).append((place, inputs))
+        answers = dict(pair for group in groups.values() for pair in self.answer(group))
+        answered: list[list[Any]] = [[one] if isinstance(one, Exception) else [] for one in taken]
+        for place, (index, _) in enumerate(members):
+            answered[index].append(answers[place])
+        return [self.respond(request, parts) for request, parts in zip(requests, answered, strict=True)]
+
+    def tokenised(self, given: Sequence[Tensors | Exception]) -> list[list[Tensors] | Exception]:
+        """What the engines take of the texts of each request: one for each text where what a text is answered does not
+        depend on who is beside it, else one for all of them, filled up as the source does it. All texts of a call go
+        to the tokenizer at once; if it takes them not, those of each request by themselves."""
+        texts = [one if isinstance(one, Exception) else one[self.texts.input] for one in given]
+        known = [one for one in texts if not isinstance(one, Exception)]
+        if not known:
+            return list(texts)
+        try:
+            rows = iter(self.texts.rows(np.concatenate(known)))
+        except ValueError as error:
+            if len(known) == 1:
+                return [one if isinstance(one, Exception) else error for one in texts]
+            return [self.tokenised([one])[0] for one in given]
+        parts = [one if isinstance(one, Exception) else [next(rows) for _ in one] for one in texts]
+        apart = self.lengths is not None and not self.lengths.cut
+        return [one if isinstance(one, Exception) or apart else [self.texts.padded(one)] for one in parts]
 
     def key(self, inputs: Mapping[str, Any]) -> Any:
         """Equal for requests that may run together: only equal shapes (apart from the batch) fit into one array, unless
@@ -122,25 +142,22 @@ class TritonPythonModel:
         if self.batched and len({array.shape[0] for array in inputs.values()}) != 1:
             sizes = {name: array.shape[0] for name, array in inputs.items()}
             raise ValueError(f"inputs have different batch sizes: {sizes}")
-        if self.lengths is not None:
+        if self.lengths is not None and self.texts is None:
             self.lengths.of(inputs)
         return inputs
 
-    def answer(self, group: Sequence[Member], requests: Sequence[Any]) -> list[tuple[int, Any]]:
-        """One run for the group; if it fails, one for each, so that only the guilty request gets an error."""
+    def answer(self, group: Sequence[Member]) -> list[tuple[int, Tensors | Exception]]:
+        """One run for the group; if it fails, one for each, so that only the guilty one gets an error."""
         try:
             outputs = self.run([inputs for _, inputs in group])
         except Exception as error:
             if len(group) == 1:
-                return [(group[0][0], failed(error))]
-            return [pair for member in group for pair in self.answer([member], requests)]
-        return [(index, self.respond(requests[index], arrays))
-                for (index, _), arrays in zip(group, outputs, strict=True)]
+                return [(group[0][0], error)]
+            return [pair for member in group for pair in self.answer([member])]
+        return [(place, arrays) for (place, _), arrays in zip(group, outputs, strict=True)]
 
     def run(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Outputs of each member, as if it were alone."""
-        if self.texts is not None:
-            return self.run_texts(batch)
         if not self.joins(batch[0]):
             return self.run_equal(batch)
         outputs: list[dict[str, Any]] = [{}] * len(batch)
@@ -154,31 +171,28 @@ class TritonPythonModel:
 
     def run_equal(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """Of equal shapes; a single member goes in and out without a copy."""
-        first = self.input_names[0]
-        rows = [inputs[first].shape[0] if inputs[first].ndim else 1 for inputs in batch]
+        names = list(batch[0])
+        rows = [inputs[names[0]].shape[0] if inputs[names[0]].ndim else 1 for inputs in batch]
         session = self.session(sum(rows))
         if session.takes_members:
             outputs: list[dict[str, Any]] = session.run_members(batch)
             return outputs
         if len(batch) == 1:
             return [session.run(batch[0])]
-        joined = session.run({name: np.concatenate([inputs[name] for inputs in batch]) for name in self.input_names})
+        joined = session.run({name: np.concatenate([inputs[name] for inputs in batch]) for name in names})
         return split(joined, rows)
-
-    def run_texts(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """All texts become one batch of token ids, padded to the longest of them."""
-        texts = [inputs[self.texts.input] for inputs in batch]
-        tokens = self.texts.arrays(np.concatenate(texts) if len(texts) > 1 else texts[0])
-        rows = [len(one) for one in texts]
-        session = self.session(sum(rows))
-        answers = session.run_members([tokens])[0] if session.takes_members else session.run(tokens)
-        return split(answers, rows)
 
     def session(self, batch: int) -> Any:
         """Triton refuses what is above the largest, and an unbatched model has one engine for everything."""
         return next((session for up_to, session in self.engines if batch <= up_to), self.engines[-1][1])
 
-    def respond(self, request: Any, arrays: Mapping[str, Any]) -> Any:
+    def respond(self, request: Any, parts: Sequence[Any]) -> Any:
+        """Of the outputs of its parts, in their order; an error of one of them is the request's."""
+        for one in parts:
+            if isinstance(one, Exception):
+                return failed(one)
+        arrays = parts[0] if len(parts) == 1 else {
+            name: np.concatenate([one[name] for one in parts]) for name in self.output_names}
         wanted = set(request.requested_output_names()) or set(self.output_names)
         tensors = []
         for name in self.output_names:
@@ -188,6 +202,14 @@ class TritonPythonModel:
                 tensors.append(pb_utils.Tensor(name, np.ascontiguousarray(whole)) if isinstance(whole, np.ndarray)
                                else pb_utils.Tensor.from_dlpack(name, whole))
         return pb_utils.InferenceResponse(output_tensors=tensors)
+
+
+def attempted(work: Callable[[Any], Tensors], given: Any) -> Tensors | Exception:
+    """What ``work`` makes of it, or why it cannot."""
+    try:
+        return work(given)
+    except Exception as error:
+        return error
 
 
 def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:

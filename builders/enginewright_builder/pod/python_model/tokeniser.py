@@ -4,7 +4,8 @@ and inside Triton's Python backend, to serve.
 Copied beside ``model.py`` into the version folder; it may import only the standard library, NumPy and ``tokenizers``.
 
 ``tokeniser.json`` holds ``input``, the name of the texts; ``makes``, the source's inputs; and ``tokenizer``, the whole
-tokenizer as that library writes it, with how it cuts and pads.
+tokenizer as that library writes it, with how it cuts and pads. The library does not pad here: which texts become one
+batch is decided once their lengths are known.
 """
 
 from __future__ import annotations
@@ -45,16 +46,36 @@ class Tokeniser:
             self._tokenizer = Tokenizer.from_str(json.dumps(described["tokenizer"]))
         except Exception as error:  # the library's own class
             raise RuntimeError(f"tokenizers cannot read this tokenizer: {error}") from error
+        padding = self._tokenizer.padding or {}
+        self._tokenizer.no_padding()
+        # What each input is filled up with, and whether in front.
+        self.fill: dict[str, int] = {"input_ids": padding.get("pad_id", 0), "attention_mask": 0,
+                                     "token_type_ids": padding.get("pad_type_id", 0)}
+        self.left = padding.get("direction") == "left"
 
-    def arrays(self, texts: NDArray[Any]) -> Arrays:
-        """``object[batch, 1]`` of texts, or ``object[batch, 2]`` of pairs, as the source's own inputs, padded to the
-        longest. Raises ``ValueError`` for a text that is no UTF-8, or that has no token at all."""
+    def rows(self, texts: NDArray[Any]) -> list[Arrays]:
+        """Of ``object[batch, 1]`` of texts, or ``object[batch, 2]`` of pairs, the source's own inputs to each, of
+        ``int64[1, its tokens]``. Raises ``ValueError`` for a text that is no UTF-8, or that has no token at all."""
         encoded = self._tokenizer.encode_batch(self._entries(texts))
         for place, one in enumerate(encoded):
             if not any(one.attention_mask):
                 raise ValueError(f"{self.input}: text {place} has no token; send one that is not empty")
-        return {name: np.array([PARTS[name](one) for one in encoded], dtype=np.int64).reshape(len(encoded), -1)
-                for name in self.makes}
+        return [{name: np.array([PARTS[name](one)], dtype=np.int64) for name in self.makes} for one in encoded]
+
+    def padded(self, rows: Sequence[Arrays]) -> Arrays:
+        """``rows`` as one batch, as long as the longest of them."""
+        return {name: self._filled(name, [row[name][0] for row in rows]) for name in self.makes}
+
+    def arrays(self, texts: NDArray[Any]) -> Arrays:
+        """All ``texts`` as one batch. Raises as :meth:`rows` does."""
+        return self.padded(self.rows(texts))
+
+    def _filled(self, name: str, rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        longest = max(len(row) for row in rows)
+        filled = np.full((len(rows), longest), self.fill[name], np.int64)
+        for line, row in zip(filled, rows, strict=True):
+            line[longest - len(row) if self.left else 0:][:len(row)] = row
+        return filled
 
     def _entries(self, texts: NDArray[Any]) -> list[Any]:
         known = [self._text(place, entry) for place, entry in enumerate(texts.ravel())]
