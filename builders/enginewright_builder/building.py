@@ -14,7 +14,7 @@ from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.competition.ladder import Climb, Gate, climb
-from enginewright_builder.contract import BuildRequest, Outcome
+from enginewright_builder.contract import BuildRequest, Outcome, PostprocessStep
 from enginewright_builder.data.lengths import load_samples, spread
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engine_store import store
@@ -27,9 +27,11 @@ from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.engines.texted import texted
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
+from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
 from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions, settle
 from enginewright_builder.export import export_model
 from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, Plain
+from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
@@ -40,7 +42,7 @@ from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.tensors import Tensors, whole_call
 from enginewright_builder.texts import without_texts
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case
@@ -97,7 +99,7 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     finally:  # what was timed counts for the next build, whatever becomes of this one
         shelf.keep_timings()
     with steps.step("finalists", f"keeping {climbed.name}, and answers to prove it with"):
-        keeper = Keeper(folder)
+        keeper = Keeper(folder, functools.partial(_folded, request, prepared))
         if request.keep_reference:
             sent = dataclasses.replace(prepared.exported, interface=prepared.source.interface)
             keep_reference(keeper.staging, sent, request.accuracy, resolved.metric_graph,
@@ -114,11 +116,12 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
     figures, plain = measured(climbed.built), plainest(climbed.built)
     largest = prepared.max_batch_size
     tried = _try(engines, prepared, climbed, request.accuracy.tolerance)
+    served = keeper.served(climbed.artifact, largest)
     smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, largest)
     return HandOver(
         request=request, source=resolved.source, name=climbed.name,
         shipped=tuple(sorted(set(climbed.shipped.values()))), speedup=climbed.speedup, fallback=climbed.fallback,
-        served=keeper.served(climbed.artifact, largest),
+        served=served,
         plain=Plain(name=plain[0], engine=keeper.engine(plain[1])) if plain else None, engines=keeper.engines,
         candidates=climbed.candidates, accuracy=accuracy_evidence(request, climbed, prepared.evaluation),
         reference=reference_figures(prepared.source.name, climbed), hardware=hardware(request.device),
@@ -126,10 +129,23 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         drift=prepared.drifts.reports, notes=(*resolved.notes, *prepared.source.notes, *tried.settled.notes),
         requests=tuple(map(keeper.tensors, samples)), warmup=keeper.tensors(prepared.evaluation.request(1)),
         cases=tuple(map(keeper.case, tried.cases)), mixed=tuple(map(keeper.case, tried.mixed)),
-        joined=tried.settled.joined,
+        joined=tried.settled.joined, not_apart=not_apart(
+            steps_of(prepared.source.interface, _postprocess(request)),
+            [keeper.engines[share.engine].folded for share in served]),
         smoke=KeptSmoke(inputs=keeper.tensors(smoke.inputs), reference=keeper.tensors(smoke.reference),
                         batches=smoke.batches) if smoke else None,
         steps={}, spent=0.0)
+
+
+def _folded(request: BuildRequest, prepared: Prepared, artifact: Artifact) -> tuple[Folded, ...]:
+    take, batched = prepared.exported.given, takes_batches(prepared.exported.interface)
+    calls = {size: take(prepared.evaluation.request(size)) for size in {1, prepared.max_batch_size}}
+    return measure_folded(artifact, steps_of(prepared.source.interface, _postprocess(request)),
+                          calls if batched else {1: whole_call(calls[1])}, request.device.accelerator)
+
+
+def _postprocess(request: BuildRequest) -> tuple[PostprocessStep, ...]:
+    return request.interface.postprocess if request.interface else ()
 
 
 def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:

@@ -12,7 +12,7 @@ staging/                  what is published as it is, such as the reference
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
@@ -31,6 +31,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.engines.base import Artifact, Joined, Member, Rung
 from enginewright_builder.engines.composite import combine
+from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 from enginewright_builder.shapes import takes_batches
@@ -57,6 +58,7 @@ class KeptEngine:
     python_runtime: str
     parameters: Mapping[str, str] = field(default_factory=dict)
     in_python: Mapping[str, str] | None = None
+    folded: tuple[Folded, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,7 @@ class HandOver:
     ``requests`` are single samples, the first of median length; ``warmup`` is one. ``steps`` are seconds of each
     step so far, ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep. ``mixed`` are
     single samples of different length, which run together as ``joined`` says; None: requests of different length do
-    not."""
+    not. ``not_apart`` says which steps are within model compute, as they could not be timed by themselves."""
 
     request: BuildRequest
     source: ResolvedSource
@@ -131,15 +133,17 @@ class HandOver:
     spent: float
     mixed: tuple[KeptCase, ...] = ()
     joined: Joined | None = None
+    not_apart: tuple[str, ...] = ()
     version: int = CONTRACT_VERSION
 
 
 class Keeper:
-    """Puts files into the folder of a hand-over, which it empties first; :meth:`write` ends it."""
+    """Puts files into the folder of a hand-over, which it empties first; :meth:`write` ends it. ``folded`` measures
+    what of an engine's run is not the model's own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, folded: Callable[[Artifact], tuple[Folded, ...]] = lambda artifact: ()) -> None:
         shutil.rmtree(folder, ignore_errors=True)
-        self.folder = folder
+        self.folder, self._folded = folder, folded
         self.staging = folder / STAGING
         self.staging.mkdir(parents=True)
         (folder / ARRAYS).mkdir()
@@ -167,7 +171,7 @@ class Keeper:
                 rung=artifact.rung, files=tuple(sorted(artifact.files)), triton_backend=artifact.triton_backend,
                 interface=artifact.interface, runtime_version=artifact.runtime_version,
                 python_runtime=artifact.python_runtime, parameters=artifact.parameters,
-                in_python=artifact.in_python))
+                in_python=artifact.in_python, folded=self._folded(artifact)))
         return self._engines[id(artifact)]
 
     def served(self, artifact: Artifact, largest: int) -> tuple[Share, ...]:
@@ -256,7 +260,7 @@ class Handed:
         return Artifact(rung=kept.rung, files={name: folder / name for name in kept.files},
                         triton_backend=kept.triton_backend, interface=kept.interface,
                         runtime_version=kept.runtime_version, python_runtime=kept.python_runtime,
-                        parameters=kept.parameters, in_python=kept.in_python)
+                        parameters=kept.parameters, in_python=kept.in_python, folded=kept.folded)
 
 
 def _check(told: HandOver) -> None:

@@ -35,6 +35,11 @@ def fold_outputs(path: Path, steps: Sequence[PostprocessStep], made: Interface) 
     onnx.save(model, str(path))
 
 
+def behind(name: str) -> str:
+    """How the nodes are called that make the answer ``name``."""
+    return f"{name}/postprocess"
+
+
 def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep],
           shape: tuple[int | str, ...]) -> None:
     name = value.name
@@ -42,7 +47,7 @@ def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[Po
     own = f"{name}/source"
     rename_values(graph, {name: own})
     value.name = name
-    made = GraphSteps(f"{name}/postprocess")
+    made = GraphSteps(behind(name))
     last = own
     half = value.type.tensor_type.elem_type == TensorProto.FLOAT16
     if half:  # sums of many numbers

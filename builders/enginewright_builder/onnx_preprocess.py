@@ -39,13 +39,18 @@ def _check_opset(model: onnx.ModelProto, spec: TensorSpec) -> None:
                         remedy=f"export the model with opset {_LEAST_OPSET} or later, or leave preprocess out")
 
 
+def in_front(name: str) -> str:
+    """How the nodes are called that make the source's input ``name``."""
+    return f"{name}/preprocess"
+
+
 def _fold(graph: onnx.GraphProto, spec: TensorSpec) -> None:
     assert spec.normalise is not None
     value = next(one for one in graph.input if one.name == spec.name)
     tensor, made = value.type.tensor_type, f"{spec.name}/preprocessed"
     own_type = tensor.elem_type
     _rename(graph, spec.name, made)
-    steps = GraphSteps(f"{spec.name}/preprocess")
+    steps = GraphSteps(in_front(spec.name))
     # The cast comes first: of bytes TensorRT can do nothing else.
     last = steps.add("Cast", spec.name, to=TensorProto.FLOAT)
     turned = list(order(spec))

@@ -62,5 +62,5 @@ async def _served(repository: Path, inputs: Tensors, batch: int) -> tuple[float,
     async with TritonServer(repository, models=(MODEL,), gpus=(0,)) as server:
         seen = await window(server, MODEL, [encode(MODEL, inputs, batch=batch)], concurrency=1, seconds=SECONDS,
                             warmup_seconds=WARMUP_SECONDS)
-    layers = {name: round(float(value), 4) for name, value in vars(seen.layers).items()}
+    layers = {name: round(float(value), 4) for name, value in vars(seen.layers).items() if value is not None}
     return seen.load.p50_ms, layers

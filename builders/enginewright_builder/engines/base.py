@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.engine_store.signing import Keys
+from enginewright_builder.measure.layers import Folded
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.sources.formats import Located
 from enginewright_builder.tensors import Call, Tensors
@@ -164,7 +165,8 @@ class Artifact:
     for layer by layer. ``graph_seconds`` were spent on that, which the next engine from it needs no more.
     ``beside_seconds``: it was made beside other builds and took so long, which its own build did not; 0 if it was not.
     ``members`` is filled for a composite alone, ascending by ``up_to``; its ``files`` are then all of theirs.
-    ``joined``: requests of different length run together, where Triton's Python backend runs it.
+    ``joined``: requests of different length run together, where Triton's Python backend runs it. ``folded`` has what of
+    a run is not the model's own, ascending by batch; empty where nothing is, or that was not measured.
     """
 
     rung: Rung
@@ -180,6 +182,12 @@ class Artifact:
     beside_seconds: float = 0.0
     members: tuple[Member, ...] = ()
     joined: Joined | None = None
+    folded: tuple[Folded, ...] = ()
+
+    def folded_at(self, batch: float) -> Folded | None:
+        """At the smallest batch measured that holds ``batch``, of the member that takes it."""
+        folded = next((one.artifact for one in self.members if batch <= one.up_to), self).folded
+        return next((one for one in folded if batch <= one.batch), folded[-1] if folded else None)
 
     @property
     def ways(self) -> tuple[Artifact, ...]:

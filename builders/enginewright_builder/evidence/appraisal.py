@@ -31,7 +31,7 @@ async def appraise(server: Server, repository: Path, handed: Handed, artifact: A
     work, ceilings = told.counted.work, told.counted.ceilings
     return assess(swept, told.figures, set(told.shipped), backend, before=before,
                   counted=(work, ceilings) if work and ceilings else None, joining=joining,
-                  notes=(*served, *found, *told.counted.notes))
+                  not_apart=told.not_apart, notes=(*served, *found, *told.counted.notes))
 
 
 async def _before(server: Server, repository: Path, handed: Handed, swept: SweepResult, budget: Budget,

@@ -5,7 +5,6 @@ longest that it runs at once."""
 from __future__ import annotations
 
 import dataclasses
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,11 +22,10 @@ from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.texts import TOKENISER_FILE
 from enginewright_builder.triton.client import Server
+from enginewright_builder.triton.own_metrics import PADDING, POSITIONS, total
 from enginewright_builder.triton.repository import write_model
 
 SECONDS = 2.0
-# What replicas count (``pod/python_model/model.py``).
-OWN, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
 # What a run would have to cost, in positions, for any padding to be cheaper than one more.
 _ONE_RUN = 1e12
 
@@ -103,7 +101,4 @@ async def _point(server: Server, root: Path, artifact: Artifact, model_name: str
 
 def counted(page: str) -> tuple[float, float]:
     """Positions and padding that a server has run since it began, of all its models."""
-    def total(name: str) -> float:
-        return sum(map(float, re.findall(rf"^{name}{{[^}}]*}} (\S+)$", page, re.MULTILINE)))
-
-    return total(OWN), total(PADDING)
+    return total(page, POSITIONS), total(page, PADDING)

@@ -1,4 +1,4 @@
-"""Where a request's time goes: four layers that sum to what the client saw, and what to do about each. Pure."""
+"""Where a request's time goes: layers that sum to what the client saw, and what to do about each. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ from typing import Any, Literal
 
 from enginewright_builder.contract import Bound, ServingChoice
 
-Layer = Literal["compute", "input_output", "queue", "transport"]
+Layer = Literal["compute", "postprocess", "preprocess", "input_output", "queue", "transport"]
 # In the order in which a reader meets them: from the device outwards.
-NAMES: dict[Layer, str] = {"compute": "Model compute", "input_output": "Memory and copies",
+NAMES: dict[Layer, str] = {"compute": "Model compute", "postprocess": "Postprocessing",
+                           "preprocess": "Preprocessing", "input_output": "Memory and copies",
                            "queue": "Batching and queueing", "transport": "Transport"}
 # A layer of less than this share is not worth anybody's time.
 NEGLIGIBLE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
+class Folded:
+    """Shares of a run of ``batch`` samples that are spent on steps in the engine's graph in front of the model and
+    behind it, 0 to 1. None: there are none, or they could not be separated."""
+
+    batch: int
+    preprocess: float | None = None
+    postprocess: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Layers:
-    """Mean milliseconds that a request spends waiting for a batch, in the model, moving tensors in and out, and on the
-    wire; together what the client saw.
+    """Mean milliseconds that a request spends waiting for a batch, in the model, on what is done for the client before
+    and after it, moving tensors in and out, and on the wire; together what the client saw. None: nothing is done there,
+    or it is within ``compute_ms``, as it could not be separated.
 
     ``disagreement_ms`` is by how much the server measured more than the client, normally 0: clocks differ, and its
     statistics hold the requests at the window's edges too. Its parts were then shortened alike so that the sum holds,
@@ -31,21 +43,34 @@ class Layers:
     input_output_ms: float
     transport_ms: float
     disagreement_ms: float = 0.0
+    preprocess_ms: float | None = None
+    postprocess_ms: float | None = None
 
     @property
     def total_ms(self) -> float:
-        return self.queue_ms + self.compute_ms + self.input_output_ms + self.transport_ms
+        return sum(self.of(layer) for layer in NAMES)
+
+    @property
+    def known(self) -> dict[Layer, float]:
+        """Those that were measured, in the order of :data:`NAMES`."""
+        every: dict[Layer, float | None] = {
+            "compute": self.compute_ms, "postprocess": self.postprocess_ms, "preprocess": self.preprocess_ms,
+            "input_output": self.input_output_ms, "queue": self.queue_ms, "transport": self.transport_ms}
+        return {layer: value for layer, value in every.items() if value is not None}
 
     def of(self, layer: Layer) -> float:
-        return {"queue": self.queue_ms, "compute": self.compute_ms, "input_output": self.input_output_ms,
-                "transport": self.transport_ms}[layer]
+        return self.known.get(layer, 0.0)
 
     def share(self, layer: Layer) -> float:
         return self.of(layer) / self.total_ms if self.total_ms else 0.0
 
 
-def split(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: float) -> Layers:
-    """From two readings of Triton's cumulative ``inference_stats`` around a window, and the client's mean in it."""
+def split(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: float, *,
+          tokenising_ms: float | None = None, folded: Folded | None = None) -> Layers:
+    """From two readings of Triton's cumulative ``inference_stats`` around a window, and the client's mean in it.
+
+    ``tokenising_ms`` is what of a request's compute went by before the engine ran, None where clients send no texts.
+    ``folded`` are the shares of the rest that are not the model's."""
 
     def mean_ms(part: str) -> float:
         count = int(after[part]["count"]) - int(before[part]["count"])
@@ -55,19 +80,30 @@ def split(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: f
     copies = mean_ms("compute_input") + mean_ms("compute_output")
     server = queue + compute + copies
     fit = client_mean_ms / server if server > client_mean_ms else 1.0
-    return Layers(queue_ms=queue * fit, compute_ms=compute * fit, input_output_ms=copies * fit,
-                  transport_ms=max(0.0, client_mean_ms - server), disagreement_ms=max(0.0, server - client_mean_ms))
+    texts = None if tokenising_ms is None else min(tokenising_ms, compute)
+    engine, shares = compute - (texts or 0.0), folded or Folded(batch=0)
+    first = None if shares.preprocess is None else engine * shares.preprocess
+    last = None if shares.postprocess is None else engine * shares.postprocess
+    model = engine - (first or 0.0) - (last or 0.0)
+    ahead = None if texts is None and first is None else ((texts or 0.0) + (first or 0.0)) * fit
+    return Layers(queue_ms=queue * fit, compute_ms=model * fit, input_output_ms=copies * fit,
+                  transport_ms=max(0.0, client_mean_ms - server), disagreement_ms=max(0.0, server - client_mean_ms),
+                  preprocess_ms=ahead, postprocess_ms=None if last is None else last * fit)
 
 
 def advice(layers: Layers, serving: ServingChoice, *, bound: Bound = "", triton_backend: str = "python"
            ) -> dict[Layer, str]:
-    """One sentence for each layer, in the order of :data:`NAMES`."""
-    said: dict[Layer, str] = {"compute": _COMPUTE[bound], "input_output": _copies(triton_backend),
-                              "queue": _queue(layers, serving), "transport": _TRANSPORT}
-    return {layer: text if layers.share(layer) >= NEGLIGIBLE else _NOTHING for layer, text in said.items()}
+    """One sentence for each layer that was measured, in the order of :data:`NAMES`."""
+    said: dict[Layer, str] = {"compute": _COMPUTE[bound], "postprocess": _POSTPROCESS, "preprocess": _PREPROCESS,
+                              "input_output": _copies(triton_backend), "queue": _queue(layers, serving),
+                              "transport": _TRANSPORT}
+    return {layer: said[layer] if layers.share(layer) >= NEGLIGIBLE else _NOTHING for layer in layers.known}
 
 
 _NOTHING = "Nothing to gain here."
+_PREPROCESS = ("What makes the model's inputs of what clients send: texts that are split, or images whose size is near "
+               "what the model takes, shorten it.")
+_POSTPROCESS = "What makes answers of the model's outputs: fewer steps shorten it, and smaller outputs to begin with."
 _TRANSPORT = ("Serialising and the wire: fewer and larger requests, a client on the same node, or Triton's shared "
               "memory shorten it.")
 _COMPUTE: dict[Bound, str] = {

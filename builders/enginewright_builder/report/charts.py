@@ -101,21 +101,24 @@ def marks(kinds: Collection[str]) -> list[Spec]:
 
 
 def stacks(report: BuildReport) -> Spec:
-    """Before and after as bars of one scale, each of its four layers from the device outwards."""
+    """Before and after as bars of one scale, each of its layers from the device outwards."""
     assert report.sweep is not None
     assert report.performance is not None
     assert report.performance.before is not None
-    rows = [*_parts("Before", report.performance.before.point.layers), *_parts("Shipped", report.sweep.best.layers)]
+    before, shipped = report.performance.before.point.layers, report.sweep.best.layers
+    rows = [*_parts("Before", before), *_parts("Shipped", shipped)]
+    shown = [layer for layer in NAMES if layer in before.known or layer in shipped.known]
     return {
-        "description": "The four layers of a request's time, before and as shipped.",
+        "description": "The layers of a request's time, before and as shipped.",
         "width": "container", "height": 90, "data": {"values": rows},
         "mark": {"type": "bar", "stroke": "var(--card)"},
         "encoding": {
             "y": {"field": "serving", "type": "nominal", "title": None, "sort": ["Before", "Shipped"]},
             "x": {"field": "milliseconds", "type": "quantitative", "stack": "zero", "title": "ms a request, mean"},
-            "color": {"field": "layer", "type": "nominal", "title": None, "sort": list(NAMES.values()),
-                      "scale": {"domain": list(NAMES.values()), "range": [f"var(--{layer})" for layer in NAMES]},
-                      "legend": {"orient": "top", "columns": {"expr": "width < 480 ? 2 : 4"}}},
+            "color": {"field": "layer", "type": "nominal", "title": None, "sort": [NAMES[layer] for layer in shown],
+                      "scale": {"domain": [NAMES[layer] for layer in shown],
+                                "range": [f"var(--{layer})" for layer in shown]},
+                      "legend": {"orient": "top", "columns": {"expr": f"width < 480 ? 2 : {len(shown)}"}}},
             "order": {"field": "place", "type": "ordinal"},
             "tooltip": {"field": "label"}, "description": {"field": "label"},
         },
@@ -125,21 +128,21 @@ def stacks(report: BuildReport) -> Spec:
 def _parts(serving: str, layers: Layers) -> list[Mapping[str, Any]]:
     return [{"serving": serving, "layer": NAMES[layer], "place": place, "milliseconds": layers.of(layer),
              "label": f"{serving}, {NAMES[layer]}: {words.milliseconds(layers.of(layer))}"}
-            for place, layer in enumerate(NAMES)]
+            for place, layer in enumerate(NAMES) if layer in layers.known]
 
 
 def layer_bars(report: BuildReport) -> tuple[Bar, ...]:
-    """The four latency layers, largest first, with their running share: what to mend first."""
+    """The latency layers, largest first, with their running share: what to mend first."""
     if report.sweep is None:
         return ()
     layers, performance = report.sweep.best.layers, report.performance
     before = performance.before.point.layers if performance and performance.before else None
     advice = performance.advice if performance else {}
-    bars, running, largest = [], 0.0, max(layers.of(layer) for layer in NAMES)
-    for layer in sorted(NAMES, key=layers.of, reverse=True):
+    bars, running, largest = [], 0.0, max(layers.known.values())
+    for layer in sorted(layers.known, key=layers.of, reverse=True):
         running += layers.share(layer)
         bars.append(Bar(layer=layer, label=NAMES[layer], value=words.milliseconds(layers.of(layer)),
-                        before=words.milliseconds(before.of(layer)) if before else "",
+                        before=words.milliseconds(before.of(layer)) if before and layer in before.known else "",
                         cumulative=f"{running:.0%}" if layers.total_ms else "–", advice=advice.get(layer, ""),
                         width=round(100 * layers.of(layer) / largest, 1) if largest else 0.0))
     return tuple(bars)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from enginewright_builder.data.sets import SYNTHETIC
+from enginewright_builder.measure.layers import Layers
 from enginewright_builder.report.model import BuildReport
 from enginewright_builder.report.words import METRICS, milliseconds, per_second, seconds
 
@@ -53,10 +54,18 @@ def _load(report: BuildReport) -> Iterator[tuple[str, str, str]]:
         f"{len(report.sweep.points)} settings were measured in this way."))
     yield ("layers", "Where the time goes", (
         "Queue, compute, and input and output are Triton's own statistics of the same requests. Transport is what the "
-        f"client's {milliseconds(best.mean_ms)} have besides."))
+        f"client's {milliseconds(best.mean_ms)} have besides.{_around(best.layers)}"))
     yield ("proof", "Proof", (
         "The finished repository was loaded in a tritonserver, and its answers were compared with those of the engine "
         "by itself, before anything was published. Replicas serve these files, each checked by its digest."))
+
+
+def _around(layers: Layers) -> str:
+    """Of what is done before the model and after it."""
+    if layers.preprocess_ms is None and layers.postprocess_ms is None:
+        return ""
+    return (" Preprocessing and postprocessing are taken out of compute: the tokenizer's time as the replica itself "
+            "counts it, and of steps in the graph their share of a run in ONNX Runtime's profile of this engine.")
 
 
 def _samples(batch: int) -> str:

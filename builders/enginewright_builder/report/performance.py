@@ -74,7 +74,8 @@ class Performance:
     same load as the shipped configuration. ``roofs`` and ``precisions`` are of the engines measured bare; ``bound`` and
     ``attained`` of the one that shipped. ``advice`` has a sentence for each latency layer. ``use`` is the device under
     the load of the shipped point. None and empty: not measured, and ``notes`` say why.
-    ``joining`` is None where requests of different length do not run together.
+    ``joining`` is None where requests of different length do not run together. ``not_apart`` says which steps are
+    within model compute, as they could not be timed by themselves.
     """
 
     advice: Mapping[str, str]
@@ -91,11 +92,13 @@ class Performance:
     inferences_per_joule: float | None = None
     notes: tuple[str, ...] = field(default=())
     joining: Joining | None = None
+    not_apart: tuple[str, ...] = ()
 
 
 def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[str], triton_backend: str, *,
            counted: tuple[Work, Ceilings] | None = None, before: Served | None = None,
-           notes: tuple[str, ...] = (), joining: Joining | None = None) -> Performance:
+           notes: tuple[str, ...] = (), joining: Joining | None = None, not_apart: tuple[str, ...] = ()
+           ) -> Performance:
     """``shipped`` names the candidates that serve: one, or a member for each bucket."""
     best = swept.best
     roofs = tuple(filter(None, (roof(one, *counted) for one in figures))) if counted else ()
@@ -110,7 +113,8 @@ def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[
         arithmetic=_arithmetic(*counted) if counted else None, roofs=roofs, precisions=precision_gains(figures),
         bound=bound, attained=attained, throughput_at_objective=sustained,
         device_seconds_per_million=MILLION / sustained if sustained else None, use=best.use,
-        inferences_per_joule=inferences_per_joule(best.use, best.throughput), notes=notes, joining=joining)
+        inferences_per_joule=inferences_per_joule(best.use, best.throughput), notes=notes, joining=joining,
+        not_apart=not_apart)
 
 
 def shipped_roof(roofs: Sequence[Roof], shipped: Collection[str], batch: float) -> Roof | None:

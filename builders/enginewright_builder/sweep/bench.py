@@ -16,12 +16,13 @@ from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
 from enginewright_builder.measure.energy import DeviceUse, Meter, Sampler
-from enginewright_builder.measure.layers import Layers, split
+from enginewright_builder.measure.layers import Folded, Layers, split
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import model_config
+from enginewright_builder.triton.own_metrics import tokenising_ms
 from enginewright_builder.triton.repository import served_model
 
 WARMUP_SECONDS = 0.4
@@ -84,7 +85,7 @@ class Bench:
 
         seen = await window(self.server, self.model_name, self.requests, concurrency=concurrency,
                             seconds=self.point_seconds, warmup_seconds=WARMUP_SECONDS, enough=enough,
-                            meter=self.meter, idle_watts=self.idle_watts)
+                            meter=self.meter, idle_watts=self.idle_watts, folded=self._folded)
         if not seen.load.measured:
             raise UserError("ServerLoadFailed", f"no request was answered: {dict(seen.load.errors)}. "
                             f"{self.server.last_words()}", field="spec.serving", value=self.model_name,
@@ -92,6 +93,9 @@ class Bench:
         windows = self.windows.setdefault((serving, concurrency), [])
         windows.append(dataclasses.replace(seen, load=outlasting(seen.load, self._batch)))
         return self._point(serving, concurrency, together(windows))
+
+    def _folded(self, batch: float) -> Folded | None:
+        return self.artifact.folded_at(batch)
 
     @property
     def _batch(self) -> float:
@@ -162,28 +166,31 @@ def together(windows: Sequence[Window]) -> Window:
     def mean(values: Sequence[float]) -> float:
         return float(np.average(values, weights=weights))
 
-    layers = Layers(**{part.name: mean([getattr(one.layers, part.name) for one in windows])
-                       for part in dataclasses.fields(Layers)})
+    layers = Layers(**{part.name: mean(values) for part in dataclasses.fields(Layers)
+                       if None not in (values := [getattr(one.layers, part.name) for one in windows])})
     return Window(load=joined([one.load for one in windows]), mean_batch=mean([one.mean_batch for one in windows]),
                   layers=layers, use=windows[-1].use)
 
 
 async def window(server: Server, model_name: str, requests: Sequence[Request], *, concurrency: int,
                  seconds: float, warmup_seconds: float, enough: Callable[[LoadResult], bool] | None = None,
-                 meter: Meter | None = None, idle_watts: float | None = None) -> Window:
+                 meter: Meter | None = None, idle_watts: float | None = None,
+                 folded: Callable[[float], Folded | None] = lambda batch: None) -> Window:
     """Closed loop of ``concurrency`` for ``seconds`` after a warm-up, with Triton's counters read on both sides and the
-    device's ``meter`` while it runs."""
+    device's ``meter`` while it runs. ``folded`` tells of a batch what of its run is not the model's own."""
     async with Channels(server.grpc_url, count=min(4, concurrency)) as channels:
         await closed_loop(channels, requests, concurrency=concurrency, seconds=warmup_seconds, timeout=CALL_TIMEOUT)
-        before = await server.statistics(model_name)
+        before, page = await server.statistics(model_name), await server.metrics()
         with Sampler(meter, idle_watts=idle_watts) as sampler:
             load = await closed_loop(channels, requests, concurrency=concurrency, seconds=seconds,
                                      timeout=CALL_TIMEOUT, enough=enough)
-        after = await server.statistics(model_name)
+        after, counted = await server.statistics(model_name), await server.metrics()
     executions = after["execution_count"] - before["execution_count"]
     inferences = after["inference_count"] - before["inference_count"]
-    return Window(load=load, mean_batch=inferences / executions if executions else 0.0,
-                  layers=split(before["inference_stats"], after["inference_stats"], load.mean_ms), use=sampler.use)
+    mean_batch = inferences / executions if executions else 0.0
+    layers = split(before["inference_stats"], after["inference_stats"], load.mean_ms,
+                   tokenising_ms=tokenising_ms(page, counted), folded=folded(mean_batch))
+    return Window(load=load, mean_batch=mean_batch, layers=layers, use=sampler.use)
 
 
 def make_requests(model_name: str, inputs: Sequence[Tensors], max_batch_size: int) -> list[Request]:

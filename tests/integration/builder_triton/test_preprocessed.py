@@ -76,6 +76,10 @@ def test_the_whole_build_of_images_of_the_clients_own_size(tmp_path: Path) -> No
     folder = tmp_path / "store" / outcome.fingerprint
     asked = parse_text((folder / "model_repository/model/config.pbtxt").read_text()).input[0]
     assert (asked.data_type, list(asked.dims)) == (2, [-1, -1, 3]), "TYPE_UINT8, of any size"
+    report = json.loads((folder / "build-report.json").read_text())
+    told = report["performance"]["not_apart"]
+    assert bool(report["sweep"]["best"]["layers"]["preprocess_ms"]) == (not told), "measured, or told to be in compute"
+    assert bool(told) == (outcome.engine is None or outcome.engine.backend != "onnxruntime")
     asyncio.run(_served(folder, source))
 
 

@@ -1,4 +1,4 @@
-"""Four layers that sum to what the client saw, and a sentence for each."""
+"""Layers that sum to what the client saw, and a sentence for each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import Bound, ServingChoice
-from enginewright_builder.measure.layers import NAMES, Layer, Layers, advice, split
+from enginewright_builder.measure.layers import NAMES, Folded, Layer, Layers, advice, split
+from enginewright_builder.triton.own_metrics import tokenising_ms
 
 SERVING = ServingChoice(max_batch_size=8)
 PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -42,22 +43,54 @@ def test_clocks_that_disagree_are_told_and_the_sum_still_holds() -> None:
     assert found.compute_ms == pytest.approx(7.5)
 
 
+@pytest.mark.parametrize(("tokenising", "folded", "compute", "ahead", "behind"), [
+    (2.0, None, 8.0, 2.0, None),
+    (None, Folded(batch=1, preprocess=0.25), 7.5, 2.5, None),
+    (None, Folded(batch=1, postprocess=0.25), 7.5, None, 2.5),
+    (2.0, Folded(batch=1, preprocess=0.5, postprocess=0.25), 2.0, 6.0, 2.0),
+    (None, Folded(batch=1), 10.0, None, None),
+    (12.0, None, 0.0, 10.0, None),  # clocks differ
+])
+def test_what_is_done_before_and_after_the_model_is_taken_out_of_compute(
+    tokenising: float | None, folded: Folded | None, compute: float, ahead: float | None, behind: float | None
+) -> None:
+    found = split(statistics(0), statistics(10, compute_infer=10.0), 11.0, tokenising_ms=tokenising, folded=folded)
+    assert found == Layers(queue_ms=0.0, compute_ms=compute, input_output_ms=0.0, transport_ms=1.0, preprocess_ms=ahead,
+                           postprocess_ms=behind)
+    assert ("preprocess" in found.known, "postprocess" in found.known) == (ahead is not None, behind is not None)
+    assert found.total_ms == pytest.approx(11.0)
+
+
+def test_the_tokenizers_time_is_read_from_the_servers_metrics() -> None:
+    page = ('enginewright_tokenising_seconds_total{{model="m",version="1"}} {}\n'
+            'enginewright_tokenised_requests_total{{model="m",version="1"}} {}\n')
+    assert tokenising_ms(page.format(1.5, 100), page.format(1.75, 150)) == pytest.approx(5.0)
+    assert tokenising_ms("", page.format(0.5, 100)) == pytest.approx(5.0)
+    assert tokenising_ms("", "") is None
+    assert tokenising_ms(page.format(1.5, 100), page.format(1.5, 100)) is None
+
+
 times = st.floats(0.0, 1e4)
+shares = st.one_of(st.none(), st.floats(0.0, 0.5))
 
 
-@given(queue=times, put=times, infer=times, out=times, client=st.floats(0.01, 1e5))
+@given(queue=times, put=times, infer=times, out=times, client=st.floats(0.01, 1e5),
+       tokenising=st.one_of(st.none(), times), ahead=shares, behind=shares)
 def test_layers_sum_to_the_clients_time_and_none_is_negative(
-    queue: float, put: float, infer: float, out: float, client: float
+    queue: float, put: float, infer: float, out: float, client: float, tokenising: float | None, ahead: float | None,
+    behind: float | None
 ) -> None:
     after = statistics(100, queue=queue, compute_input=put, compute_infer=infer, compute_output=out)
-    found = split(statistics(0), after, client)
+    found = split(statistics(0), after, client, tokenising_ms=tokenising,
+                  folded=Folded(batch=1, preprocess=ahead, postprocess=behind))
     assert found.total_ms == pytest.approx(client, rel=1e-6)
-    assert min(found.of(layer) for layer in NAMES) >= 0
+    assert min(found.of(layer) for layer in NAMES) >= -1e-9
     assert sum(found.share(layer) for layer in NAMES) == pytest.approx(1.0)
     assert (found.disagreement_ms > 0) <= (found.transport_ms == 0)
 
 
-EVEN = Layers(queue_ms=1.0, compute_ms=1.0, input_output_ms=1.0, transport_ms=1.0)
+EVEN = Layers(queue_ms=1.0, compute_ms=1.0, input_output_ms=1.0, transport_ms=1.0, preprocess_ms=1.0,
+              postprocess_ms=1.0)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +105,8 @@ EVEN = Layers(queue_ms=1.0, compute_ms=1.0, input_output_ms=1.0, transport_ms=1.
         ("queue", EVEN, {}, "another replica"),
         ("queue", EVEN, {"delay": 1000}, "up to 1000 µs"),
         ("queue", EVEN, {"delay": 100}, "another replica"),
+        ("preprocess", EVEN, {}, "what clients send"),
+        ("postprocess", EVEN, {}, "fewer steps"),
         ("transport", EVEN, {}, "Serialising"),
         ("transport", Layers(queue_ms=0, compute_ms=99, input_output_ms=0, transport_ms=1), {}, "Nothing to gain"),
     ],
@@ -89,5 +124,7 @@ def test_advice_is_one_sentence_for_every_layer(bound: Bound) -> None:
 
 
 def test_advice_of_a_request_that_took_no_time() -> None:
+    assert list(advice(Layers(queue_ms=1, compute_ms=1, input_output_ms=1, transport_ms=1), SERVING)) == [
+        "compute", "input_output", "queue", "transport"], "what was not measured has none"
     nothing = Layers(queue_ms=0, compute_ms=0, input_output_ms=0, transport_ms=0)
     assert set(advice(nothing, SERVING).values()) == {"Nothing to gain here."}

@@ -169,6 +169,29 @@ def test_frontier_holds_exactly_the_points_that_none_beats(report: BuildReport) 
     assert {point.objective_ms for point in charts.frontier(points)} == expected
 
 
+def test_what_is_done_before_and_after_the_model_is_a_layer_where_it_was_measured(report: BuildReport) -> None:
+    assert report.sweep is not None
+    assert report.performance is not None
+    assert report.performance.before is not None
+    page = read(report)
+    assert "Preprocessing" not in page
+    assert "how-layers" in page
+    layers = dataclasses.replace(report.sweep.best.layers, preprocess_ms=2.0)
+    best = dataclasses.replace(report.sweep.best, layers=layers)
+    told = "Model compute has the postprocessing in it."
+    found = dataclasses.replace(report, sweep=dataclasses.replace(report.sweep, best=best),
+                                performance=dataclasses.replace(report.performance, not_apart=(told,)))
+    bar, = (bar for bar in charts.layer_bars(found) if bar.layer == "preprocess")
+    assert (bar.label, bar.value, bar.before) == ("Preprocessing", "2.00 ms", "")
+    page = read(found)
+    assert told in page
+    assert "Preprocessing and postprocessing are taken out of compute" in page
+    spec = charts.stacks(found)
+    assert [row["layer"] for row in spec["data"]["values"]].count("Preprocessing") == 1
+    assert "Preprocessing" in spec["encoding"]["color"]["scale"]["domain"]
+    assert "Postprocessing" not in spec["encoding"]["color"]["scale"]["domain"]
+
+
 def test_layers_are_sorted_and_add_up(report: BuildReport) -> None:
     bars = charts.layer_bars(report)
     assert bars[0].label == "Model compute"

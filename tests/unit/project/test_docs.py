@@ -126,7 +126,7 @@ def test_every_metric_is_documented() -> None:
     page = (ROOT / "builders" / "enginewright_builder" / "quality" / "page.py").read_text()
     others |= set(re.findall(r'"(enginewright_\w+)", "(?:gauge|counter)"', page))
     model = (ROOT / "builders" / "enginewright_builder" / "pod" / "python_model" / "model.py").read_text()
-    counters |= set(re.findall(r'"(enginewright_\w+_total)", "', model))
+    counters |= set(re.findall(r'"(enginewright_\w+_total)"', model))
     text = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     assert set(re.findall(r"^\| `(enginewright_\w+)`", text, re.MULTILINE)) == counters | others
 

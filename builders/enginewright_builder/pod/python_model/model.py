@@ -44,6 +44,11 @@ Member = tuple[int, Tensors]
 sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
                 if entry and entry not in sys.path]
 TOKENISER_FILE = "tokeniser.json"
+OWN, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
+WAITED, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_tokenised_requests_total"
+COUNTED = {OWN: "Positions (rows times length) of requests that were run",
+           PADDING: "Positions of padding that were run beside them",
+           WAITED: "Seconds that requests waited until their texts were token ids", TOKENISED: "Requests of texts"}
 MODULES = {"onnxruntime": "ort_session", "tensorrt": "trt_session", "torch": "aoti_session"}
 
 
@@ -62,7 +67,6 @@ class TritonPythonModel:
         described = json.loads((folder / "engines.json").read_text(encoding="utf-8"))
         joins = self.batched and described.get("lengths")
         self.lengths: Any = loaded(folder, "lengths").Lengths(described["lengths"]) if joins else None
-        self.tally = Tally(args)
         sessions: dict[str, Any] = {}
         self.engines: list[tuple[int, Any]] = []
         for entry in described["engines"]:  # one engine may serve several ranges, and is loaded once
@@ -75,13 +79,18 @@ class TritonPythonModel:
         if (described_by := folder / TOKENISER_FILE).exists():
             self.texts = loaded(folder, "tokeniser").Tokeniser(described_by, int(parameters.get("threads", "0")))
         readers = [session for session in sessions.values() if session.takes_members]
+        self.tally = Tally(args, [OWN, PADDING, *((WAITED, TOKENISED) if self.texts is not None else ())])
         self.shared = loaded(folder, "shared_memory").SharedMemory(
             [session.register for session in readers]) if readers else None
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         given = [attempted(self.read, request) for request in requests]
-        taken = self.tokenised(given) if self.texts is not None else [
-            one if isinstance(one, Exception) else [one] for one in given]
+        taken: list[list[Tensors] | Exception] = [one if isinstance(one, Exception) else [one] for one in given]
+        if self.texts is not None:
+            began = time.perf_counter()
+            taken = self.tokenised(given)
+            waited = (time.perf_counter() - began) * len(given)  # all requests of a call wait for all of its texts
+            self.tally.count({WAITED: waited, TOKENISED: len(given)})
         members = [(index, inputs) for index, parts in enumerate(taken) if not isinstance(parts, Exception)
                    for inputs in parts]
         groups: dict[Any, list[Member]] = {}
@@ -91,6 +100,7 @@ class TritonPythonModel:
         answered: list[list[Any]] = [[one] if isinstance(one, Exception) else [] for one in taken]
         for place, (index, _) in enumerate(members):
             answered[index].append(answers[place])
+        self.tally.tell()
         return [self.respond(request, parts) for request, parts in zip(requests, answered, strict=True)]
 
     def tokenised(self, given: Sequence[Tensors | Exception]) -> list[list[Tensors] | Exception]:
@@ -166,7 +176,8 @@ class TritonPythonModel:
             answers = self.run_equal([self.lengths.filled(inputs, length) for inputs in members])
             for place, inputs, arrays in zip(places, members, answers, strict=True):
                 outputs[place] = self.lengths.cut_back(arrays, self.lengths.of(inputs))
-            self.tally.count(*self.lengths.positions(members, length))
+            own, run = self.lengths.positions(members, length)
+            self.tally.count({OWN: own, PADDING: run - own})
         return outputs
 
     def run_equal(self, batch: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -223,27 +234,28 @@ def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]
 
 
 class Tally:
-    """Triton's metrics of what was run of one model: positions (rows × length) that requests have themselves, and those
-    of padding. Counts nothing where the server has no metrics. Each report takes a message and its answer, so
-    the replica sends one a few times a second."""
+    """Triton's metrics of what was run of one model, by the ``names`` that :data:`COUNTED` explains. Counts nothing
+    where the server has no metrics. Each report takes a message and its answer, so the replica sends one a few times a
+    second."""
 
     SECONDS = 0.2
 
-    def __init__(self, args: Mapping[str, str]) -> None:
+    def __init__(self, args: Mapping[str, str], names: Sequence[str]) -> None:
         labels = {"model": args["model_name"], "version": args["model_version"]}
-        self._counters = [_counter(name, what, labels) for name, what in (
-            ("enginewright_positions_total", "Positions (rows times length) of requests that were run"),
-            ("enginewright_padding_positions_total", "Positions of padding that were run beside them"))]
-        self._counts, self._told = [0, 0], 0.0
+        self._counters = {name: _counter(name, COUNTED[name], labels) for name in names}
+        self._counts, self._told = dict.fromkeys(names, 0.0), 0.0
 
-    def count(self, own: int, run: int) -> None:
-        self._counts = [self._counts[0] + own, self._counts[1] + run - own]
+    def count(self, amounts: Mapping[str, float]) -> None:
+        for name, amount in amounts.items():
+            self._counts[name] += amount
+
+    def tell(self) -> None:
         if (now := time.monotonic()) - self._told < self.SECONDS:
             return
-        for counter, value in zip(self._counters, self._counts, strict=True):
-            if counter is not None and value:
-                counter[1].increment(value)
-        self._counts, self._told = [0, 0], now
+        for name, counter in self._counters.items():
+            if counter is not None and self._counts[name]:
+                counter[1].increment(self._counts[name])
+        self._counts, self._told = dict.fromkeys(self._counts, 0.0), now
 
 
 def _counter(name: str, what: str, labels: Mapping[str, str]) -> tuple[Any, Any] | None:

@@ -39,7 +39,7 @@ class Session:
         settings = dict(parameters or {})
         main = next(name for name in files if name.endswith(".onnx"))
         self._device = device
-        self._session = ort.InferenceSession(str(Path(folder) / main), _options(settings),
+        self._session = ort.InferenceSession(str(Path(folder) / main), session_options(settings),
                                              providers=_providers(device, settings))
         if device >= 0:
             # One provider that fails to load is otherwise left out quietly, and the CPU serves.
@@ -75,7 +75,7 @@ class Session:
             del self._session
 
 
-def _options(settings: Mapping[str, str]) -> ort.SessionOptions:
+def session_options(settings: Mapping[str, str]) -> ort.SessionOptions:
     options = ort.SessionOptions()
     if threads := int(settings.get("threads", "0")):
         options.intra_op_num_threads = threads
