@@ -53,7 +53,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data.write_text("\n".join(json.dumps({"text": " ".join(rng.choice(WORDS, 1 + number))}) for number in range(88)))
     request = BuildRequest(
         model_name="sentences", source=SourceRequest(uri=str(MINILM)), store_path=str(folder / "store"),
-        engine=EngineRequest(precision="fp32", max_batch_size=8, build_budget_seconds=600),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=8, build_budget_seconds=600),
         accuracy=AccuracyRequest(tolerance=0.05, evaluation=DataRequest(uri=str(data))))
     outcome = run_build(request, folder / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None, outcome.error

@@ -47,7 +47,8 @@ def request(source: Path, folder: Path, shape: tuple[int | str, ...] = (), **mor
     return BuildRequest(
         model_name="bert", source=SourceRequest(uri=str(source)), store_path=str(folder / "store"),
         interface=Interface(inputs=(sent,)),
-        engine=EngineRequest(backend="onnxruntime", precision="fp32", max_batch_size=4, build_budget_seconds=90),
+        engine=EngineRequest(backend="onnxruntime", precision="fp32", fallback="source", max_batch_size=4,
+                             build_budget_seconds=90),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100),
         **{"accuracy": AccuracyRequest(tolerance=0.1), **more})
 
