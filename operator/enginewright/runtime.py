@@ -116,6 +116,7 @@ class Operator:
             exposed=Exposed(),
             config=options.config,
             looked=lambda where: metrics.looks.labels(where).inc(),
+            urgent=lambda: self.queue.waiting(Lane.SCALING) > 0,
         )
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))

@@ -86,7 +86,7 @@ def operator(apiserver: Apiserver) -> tuple[Reconciler, list[object]]:
         signals=SimpleNamespace(window=lambda _: cluster.signals, forget=nothing, recommend=lambda *_: None,
                                 watch=lambda *_: watched.append(1)),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        looked=lambda _: None, decide=lambda *_: cluster.plan())
+        looked=lambda _: None, decide=lambda *_: cluster.plan(), urgent=lambda: False)
     return Reconciler(cast(Parts, parts)), watched
 
 

@@ -55,6 +55,11 @@ class Look:
         return any(status.get(block) != before.get(block) for block in (status.keys() | before.keys()) - PASSING)
 
     @property
+    def scales(self) -> bool:
+        """Whether a number of replicas is all there is to write, but for how things stand."""
+        return bool(self.plan.actions) and self.may_be_remembered
+
+    @property
     def may_be_remembered(self) -> bool:
         """Whether the plan may be carried out as it was decided on memory alone. Of each kind memory may be behind by
         another moment, so what it shows together may never have been. Therefore nothing that lasts is written to

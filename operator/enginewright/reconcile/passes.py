@@ -5,6 +5,9 @@ apiserver. :class:`~enginewright.reconcile.looks.Look` says what may stand on th
 of actions a number of replicas. Where there is more to do, the apiserver confirms what was seen, or the pass looks
 again, at the apiserver, and acts on what it decides then. So memory that is late can delay an act, and never cause one.
 It is not trusted for long while a model is on its way, and not at all after a pass that failed.
+
+A pass that finds a number of replicas and nothing else to change writes that first, as requests wait for it. Where the
+queues of other objects rise as well, it leaves it to the next pass over its object to say so.
 """
 
 from __future__ import annotations
@@ -22,7 +25,15 @@ from structlog.typing import FilteringBoundLogger
 
 from enginewright.act.execute import Actor
 from enginewright.act.report import Reporter, plain, refused
-from enginewright.clients.errors import ClientError, Family, LostRaceError, NotFoundError, RefusedError, family_of
+from enginewright.clients.errors import (
+    ClientError,
+    ConflictError,
+    Family,
+    LostRaceError,
+    NotFoundError,
+    RefusedError,
+    family_of,
+)
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.labels import fingerprint_label
@@ -52,7 +63,7 @@ Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 @dataclass(frozen=True)
 class Parts:
     """What a pass works with. ``looked`` is called with where each look was at: ``memory``, ``fresh`` at the apiserver,
-    ``confirmed`` by it."""
+    ``confirmed`` by it. ``urgent`` says whether the queues of other objects ask for replicas."""
 
     world: World
     actor: Actor
@@ -63,6 +74,7 @@ class Parts:
     config: OperatorConfig
     decide: Decide = decide
     looked: Callable[[str], None] = lambda _: None
+    urgent: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,14 @@ class Acted:
         return status
 
 
+@dataclass(frozen=True)
+class Owed:
+    """What a pass has done and not yet said."""
+
+    look: Look
+    acted: Acted
+
+
 class Reconciler:
     """Never run twice at once for one key: the queue sees to that."""
 
@@ -110,6 +130,7 @@ class Reconciler:
         self._distrusted: set[Key] = set()
         self._on_their_way: set[Key] = set()
         self._fresh_at: dict[Key, float] = {}
+        self._owed: dict[Key, Owed] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Returns seconds after which to look again, None to wait for events. Raises
@@ -133,6 +154,7 @@ class Reconciler:
     async def _pass(self, key: Key, log: FilteringBoundLogger) -> float | None:
         parts = self._parts
         began = time.monotonic()
+        await self._say_owed(key, log)
         view = await self._trusted(key)
         fresh = view is None
         self._distrusted.add(key)
@@ -185,10 +207,24 @@ class Reconciler:
         if isinstance(acted.failure, LostRaceError) or (isinstance(acted.failure, NotFoundError) and not look.fresh):
             # The plan stands on a claim that another operator or object made, or on a Deployment that is gone.
             raise acted.failure
+        if look.scales and acted.failure is None and self._parts.urgent():
+            self._owed[key] = Owed(look, acted)
+            return 0.0
         await self._report(view, observed, plan, acted, log)
         if acted.failure is not None:
             raise acted.failure
         return plan.requeue_after
+
+    async def _say_owed(self, key: Key, log: FilteringBoundLogger) -> None:
+        """What the pass before left unsaid. Where the object has changed since, its log alone says it."""
+        if (owed := self._owed.get(key)) is None:
+            return
+        look = owed.look
+        try:
+            await self._report(look.view, look.observed, look.plan, owed.acted, log)
+        except (ConflictError, NotFoundError) as error:
+            log.info("the object has changed before status said that it was scaled", error=str(error))
+        del self._owed[key]
 
     async def _made_sure(self, key: Key, look: Look) -> Look | None:
         """A look like ``look``, at memory, that the pass may act on; None where the object is gone."""
@@ -252,6 +288,9 @@ class Reconciler:
 
     async def _write(self, acted: Acted, look: Look, log: FilteringBoundLogger) -> None:
         plan = look.plan
+        if look.scales:
+            acted.serving = await self._carry_out(acted.view, plan.serving, log)
+            return
         acted.building = await self._carry_out(acted.view, plan.first, log)
         if isinstance(acted.failure, LostRaceError):
             return
@@ -351,6 +390,7 @@ class Reconciler:
         self._distrusted.discard(key)
         self._on_their_way.discard(key)
         self._fresh_at.pop(key, None)
+        self._owed.pop(key, None)
         await self._parts.signals.forget(key)
         self._parts.world.forget(key)
         self._parts.exposed.forget(key)

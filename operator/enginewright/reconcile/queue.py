@@ -2,7 +2,7 @@
 
 Three sets in the manner of Kubernetes' own controllers. A key that is added while it is in work runs once more
 afterwards, so nothing that happened during a pass is missed. Keys wait in lanes, by why they were added; the lanes take
-turns, so that neither a thousand queues that rise nor a thousand rollouts stop the other. Every second turn is for
+turns, so that neither a thousand queues that rise nor a thousand rollouts stop the other. Three of four turns are for
 queues that rise, behind which requests wait.
 For the event loop's thread only.
 """
@@ -31,7 +31,8 @@ class Lane(IntEnum):
     ROUTINE = 3  # a resync
 
 
-TURNS: Final = (Lane.ASKED, Lane.SCALING, Lane.NEWS, Lane.SCALING, Lane.ROUTINE, Lane.SCALING)
+TURNS: Final = (Lane.SCALING, Lane.SCALING, Lane.SCALING, Lane.ASKED, Lane.SCALING, Lane.SCALING, Lane.SCALING,
+                Lane.NEWS, Lane.SCALING, Lane.SCALING, Lane.SCALING, Lane.ROUTINE)
 
 
 class WorkQueue(Generic[K]):
@@ -49,6 +50,10 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._dirty.keys() - self._working)
+
+    def waiting(self, lane: Lane) -> int:
+        """How many keys wait in ``lane``."""
+        return len(self._ready[lane])
 
     @property
     def delayed(self) -> int:

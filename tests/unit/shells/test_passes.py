@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -43,19 +43,28 @@ def until_kept(cluster: Cluster) -> None:
 
 @dataclass
 class Pass:
-    """What came of one: the actions that were carried out, the status and the reasons of the events that it wrote."""
+    """What came of it: the actions that were carried out, the status and the reasons of the events that it wrote.
+    ``order`` is that of the writes."""
 
     done: list[Action]
     status: dict[str, Any]
     told: list[str]
+    order: list[str] = field(default_factory=list)
+
+
+async def nothing(*_: object, **__: object) -> None:
+    pass
 
 
 def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None,
              error: type[ClientError] | None = TransientError,
-             later: Callable[[ObjectView], ObjectView | None] = lambda view: view) -> Pass:
+             later: Callable[[ObjectView], ObjectView | None] = lambda view: view, urgent: Sequence[bool] = (False,),
+             says: Callable[[], None] = lambda: None) -> Pass:
     """A pass whose actions fail with ``error`` where ``fails`` says so; None where nothing is to be tried. ``later`` is
-    what the object is once its children were read."""
+    what the object is once its children were read. It makes a pass for each of ``urgent``, which says whether other
+    queues rise then, and calls ``says`` before it writes status."""
     came = Pass([], {}, [])
+    rises = list(urgent)
     observed = False
 
     async def find(_namespace: str, _name: str, *, fresh: bool = True) -> object:
@@ -66,34 +75,33 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
         observed = trail is None
         return cluster.observe()
 
-    async def confirm(_view: object, _trail: Trail, *, itself: bool = True) -> bool:
-        return False
-
     async def execute(_namespace: str, actions: Iterable[Action], _log: object) -> None:
         for action in actions:
             if error is not None and fails(action):
                 raise error("no", call="POST")
             came.done.append(action)
+            came.order.append(type(action).__name__)
 
     async def status(view: ObjectView, wanted: dict[str, Any]) -> ObjectView:
+        says()
+        came.order.append("status")
         came.status = json.loads(json.dumps(wanted))
         return replace(view, status=came.status, resource_version=f"{view.resource_version}+")
 
     async def events(_view: object, told: Iterable[Event], _log: object) -> None:
         came.told += [event.reason for event in told]
 
-    async def nothing(*_: object) -> None:
-        pass
-
     parts = SimpleNamespace(
-        world=SimpleNamespace(find=find, observe=observe, confirm=confirm, now=lambda: cluster.now),
+        world=SimpleNamespace(find=find, observe=observe, confirm=nothing, now=lambda: cluster.now),
         actor=SimpleNamespace(execute=execute), reporter=SimpleNamespace(status=status, events=events),
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        looked=lambda _: None, decide=lambda *_: plan or cluster.plan())
+        looked=lambda _: None, decide=lambda *_: plan or cluster.plan(), urgent=lambda: rises.pop(0))
+    reconciler = Reconciler(cast(Parts, parts))
     with pytest.raises(error) if error is not None else contextlib.nullcontext():
-        asyncio.run(Reconciler(cast(Parts, parts)).reconcile(Key("prod", "minilm")))
+        for _ in urgent:
+            asyncio.run(reconciler.reconcile(Key("prod", "minilm")))
     return came
 
 
@@ -176,8 +184,43 @@ def test_nothing_is_done_for_an_object_that_goes_while_its_children_are_read(
 ) -> None:
     """They may be read after ``--cascade=orphan`` took the owner off them, and look as if they had to be made."""
     came = one_pass(Cluster(spec=SPEC), error=None, later=later)
-    assert came == Pass([], {}, [])
+    assert came == Pass([], {}, [], [])
 
 
 def test_what_stays_is_acted_for() -> None:
     assert one_pass(Cluster(spec=SPEC), error=None).done
+
+
+def surge() -> Cluster:
+    """A queue asks for more replicas, and there is nothing else to do."""
+    cluster = Cluster(spec={**SPEC, "autoscaling": {"maxReplicas": 8, "algorithm": "queue"}})
+    cluster.settle()
+    cluster.queue(64)
+    assert {type(action) for action in cluster.plan().actions} == {Scale}
+    return cluster
+
+
+def test_a_number_of_replicas_is_written_before_status_says_so() -> None:
+    cluster = surge()
+    came = one_pass(cluster, error=None)
+    assert came.order == ["Scale", "status"]
+    assert decisions(came.status) == decisions(cluster.status) + 1
+
+
+def test_where_other_queues_rise_the_next_pass_says_that_replicas_were_scaled() -> None:
+    cluster = surge()
+    assert one_pass(cluster, error=None, urgent=[True]).order == ["Scale"]
+    came = one_pass(cluster, error=None, urgent=[True, False])
+    assert came.order[:2] == ["Scale", "status"]
+    assert came.told.count(Reason.SCALING) >= 1
+
+
+def test_a_scaling_that_was_not_said_is_dropped_where_the_object_has_changed() -> None:
+    """It is in the log, and the next pass works the number out from what there is."""
+
+    def changed() -> None:
+        raise ConflictError("changed", call="PATCH")
+
+    came = one_pass(surge(), error=ConflictError, fails=lambda _: False, urgent=[True, True, False], says=changed)
+    assert came.order == ["Scale", "Scale", "Scale"]
+    assert came.told == []

@@ -88,7 +88,7 @@ def one_pass(kube: Kube) -> None:
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=lambda _: gives(None),
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        looked=lambda _: None,
+        looked=lambda _: None, urgent=lambda: False,
         decide=lambda *_: replace(cluster.plan(), requeue_after=AGAIN))
     asyncio.run(_run(Reconciler(cast(Parts, parts))))
 
