@@ -5,8 +5,8 @@ standard library and NumPy, and the session modules what they run with. All requ
 run as one batch, and those of different length where padding is harmless. An error answers the request that caused it
 and leaves the others alone.
 
-Where ``tokeniser.json`` lies beside it clients send texts: ``tokeniser.py`` makes the engines' inputs of each, in its
-own length. From there on a text is as a request of token ids.
+Where ``tokeniser.json`` lies beside it clients send texts: ``tokeniser.py`` makes the engines' inputs of those of
+each request. From there on that is as a request of token ids.
 
 Triton copies each input once, into memory that it shares with this process, or hands over where it lies on the GPU. A
 session that takes members copies from there to the engine's own buffers, and nothing lies between.
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 Arrays = dict[str, NDArray[Any]]
 # What an engine takes or answers: arrays, or tensors of a runtime that takes DLPack.
 Tensors = dict[str, Any]
-# What runs by itself or beside others, with its place among all of a call: a request, or one text of several.
+# A request's place in the call, and what the engines take of it.
 Member = tuple[int, Tensors]
 # Triton's stub starts its interpreter without the environment, and so without PYTHONPATH.
 sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -85,28 +85,24 @@ class TritonPythonModel:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         given = [attempted(self.read, request) for request in requests]
-        taken: list[list[Tensors] | Exception] = [one if isinstance(one, Exception) else [one] for one in given]
+        taken = given
         if self.texts is not None:
             began = time.perf_counter()
             taken = self.tokenised(given)
             waited = (time.perf_counter() - began) * len(given)  # all requests of a call wait for all of its texts
             self.tally.count({WAITED: waited, TOKENISED: len(given)})
-        members = [(index, inputs) for index, parts in enumerate(taken) if not isinstance(parts, Exception)
-                   for inputs in parts]
         groups: dict[Any, list[Member]] = {}
-        for place, (index, inputs) in enumerate(members):
-            groups.setdefault(self.key(inputs) if self.batched else index, []).append((place, inputs))
+        for index, inputs in enumerate(taken):
+            if not isinstance(inputs, Exception):
+                groups.setdefault(self.key(inputs) if self.batched else index, []).append((index, inputs))
         answers = dict(pair for group in groups.values() for pair in self.answer(group))
-        answered: list[list[Any]] = [[one] if isinstance(one, Exception) else [] for one in taken]
-        for place, (index, _) in enumerate(members):
-            answered[index].append(answers[place])
         self.tally.tell()
-        return [self.respond(request, parts) for request, parts in zip(requests, answered, strict=True)]
+        return [self.respond(request, answers.get(index, taken[index])) for index, request in enumerate(requests)]
 
-    def tokenised(self, given: Sequence[Tensors | Exception]) -> list[list[Tensors] | Exception]:
-        """What the engines take of the texts of each request: one for each text where what a text is answered does not
-        depend on who is beside it, else one for all of them, filled up as the source does it. All texts of a call go
-        to the tokenizer at once; if it takes them not, those of each request by themselves."""
+    def tokenised(self, given: Sequence[Tensors | Exception]) -> list[Tensors | Exception]:
+        """What the engines take of the texts of each request, filled up to the longest of these as the source does it:
+        a request is answered as it was proven, also by engines that scale what they quantise by all that they run. All
+        texts of a call go to the tokenizer at once; if it takes them not, those of each request by themselves."""
         texts = [one if isinstance(one, Exception) else one[self.texts.input] for one in given]
         known = [one for one in texts if not isinstance(one, Exception)]
         if not known:
@@ -117,9 +113,7 @@ class TritonPythonModel:
             if len(known) == 1:
                 return [one if isinstance(one, Exception) else error for one in texts]
             return [self.tokenised([one])[0] for one in given]
-        parts = [one if isinstance(one, Exception) else [next(rows) for _ in one] for one in texts]
-        apart = self.lengths is not None and not self.lengths.cut
-        return [one if isinstance(one, Exception) or apart else [self.texts.padded(one)] for one in parts]
+        return [one if isinstance(one, Exception) else self.texts.padded([next(rows) for _ in one]) for one in texts]
 
     def key(self, inputs: Mapping[str, Any]) -> Any:
         """Equal for requests that may run together: only equal shapes (apart from the batch) fit into one array, unless
@@ -197,13 +191,10 @@ class TritonPythonModel:
         """Triton refuses what is above the largest, and an unbatched model has one engine for everything."""
         return next((session for up_to, session in self.engines if batch <= up_to), self.engines[-1][1])
 
-    def respond(self, request: Any, parts: Sequence[Any]) -> Any:
-        """Of the outputs of its parts, in their order; an error of one of them is the request's."""
-        for one in parts:
-            if isinstance(one, Exception):
-                return failed(one)
-        arrays = parts[0] if len(parts) == 1 else {
-            name: np.concatenate([one[name] for one in parts]) for name in self.output_names}
+    def respond(self, request: Any, arrays: Tensors | Exception) -> Any:
+        """``arrays`` are the outputs, or why there are none."""
+        if isinstance(arrays, Exception):
+            return failed(arrays)
         wanted = set(request.requested_output_names()) or set(self.output_names)
         tensors = []
         for name in self.output_names:
