@@ -129,7 +129,7 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
 
 
 def _generate_request(options: argparse.Namespace, output: Path, name: str) -> BuildRequest:
-    """Raises :class:`UserError` ``VllmMissing``, too."""
+    """It also raises :class:`UserError` ``VllmMissing``."""
     from enginewright_builder.generate.packages import version
 
     evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None

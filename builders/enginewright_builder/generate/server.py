@@ -34,7 +34,7 @@ LOG_FOLLOWS = "Last lines of its log:"
 # unless it compiles nothing. Bound to cores it would share them with whatever else is bound there.
 PROVEN_WORDS = ("--generation-config=vllm",)
 PROVEN_ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-# How a process of vLLM ends: behind its name, and the mark of an error's line where it logs. Warnings name errors, too.
+# How a process of vLLM ends: behind its name, and the mark of an error's line where it logs. Warnings also name errors.
 _ERROR = re.compile(r"^(?:\([^)]*\) )?(?:ERROR [^\]]*\] )?([\w.]*(?:Error|Exception): (?!Engine core init).*)",
                     re.MULTILINE)
 _PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
