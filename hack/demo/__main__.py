@@ -70,7 +70,8 @@ def demonstrate() -> None:
     console.print(f"report  {OUTPUT / 'report.html'}\nfigures {OUTPUT / 'summary.json'}\n"
                   f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}")
     if summary.failed_requests or not summary.ready:
-        raise StepError(f"{summary.failed_requests} requests failed")
+        raise StepError(f"{summary.failed_requests} requests failed: "
+                        + "; ".join(f"{load}: {message}" for load, message in summary.errors.items()))
 
 
 def say(text: str) -> None:
@@ -161,11 +162,11 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
         replicas.until("up", 2, timeout=90)
     # The scaler counts arrivals of the last half minute: a load that went on for longer would be remembered longer.
     traffic.stop(kube, NAMESPACE, "surge")
-    summary.add_load(traffic.finish(kube, NAMESPACE, "surge", timeout=120))
+    summary.add_load("surge", traffic.finish(kube, NAMESPACE, "surge", timeout=120))
     with summary.timed("scale_down"):
         replicas.until("down", 1, timeout=120)
     traffic.stop(kube, NAMESPACE, "trickle")
-    summary.add_load(traffic.finish(kube, NAMESPACE, "trickle", timeout=60))
+    summary.add_load("trickle", traffic.finish(kube, NAMESPACE, "trickle", timeout=60))
     summary.peak_replicas, summary.final_replicas = replicas.peak, replicas.look()[0]
 
 

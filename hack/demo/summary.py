@@ -26,6 +26,7 @@ class Summary:
     accuracy: dict[str, Any] = field(default_factory=dict)
     requests: int = 0
     failed_requests: int = 0
+    errors: dict[str, str] = field(default_factory=dict)
     peak_replicas: int = 0
     final_replicas: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
@@ -38,9 +39,11 @@ class Summary:
         finally:
             self.seconds[step] = round(time.monotonic() - started, 2)
 
-    def add_load(self, result: dict[str, Any]) -> None:
+    def add_load(self, load: str, result: dict[str, Any]) -> None:
         self.requests += int(result["requests"])
         self.failed_requests += int(result["failed"])
+        for kind, count in result["errors"].items():
+            self.errors[f"{load}: {count} {kind}"] = result["messages"].get(kind, "")
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

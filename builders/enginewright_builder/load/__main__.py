@@ -125,7 +125,8 @@ def _shape(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _text(result: LoadResult) -> str:
-    errors = ", ".join(f"{kind} {count}" for kind, count in sorted(result.errors.items())) or "none"
+    errors = ", ".join(f"{kind} {count}" + (f", {result.messages[kind]!r} at first" if kind in result.messages else "")
+                       for kind, count in sorted(result.errors.items())) or "none"
     rejected = "".join(f", rejected {count} ({kind})" for kind, count in sorted(result.rejected.items()))
     return (f"{result.throughput:,.1f} inferences/s over {result.seconds:.1f} s ({result.mode} loop)\n"
             f"latency  mean {result.mean_ms:.2f}  p50 {result.p50_ms:.2f}  p90 {result.p90_ms:.2f}  "

@@ -107,19 +107,19 @@ def poisson_arrivals(rate: float, seed: int = 0) -> Iterator[float]:
 
 async def _send(channels: Channels, request: Request, due: float, limit: float, retries: int,
                 recorder: Recorder) -> None:
-    error = ""
+    error = message = ""
     for attempt in range(retries + 1):
         try:
             await channels.call(request.payload, limit)
             error = ""
             break
         except grpc.aio.AioRpcError as failure:
-            error = _rejection(failure) or failure.code().name
+            error, message = _rejection(failure) or failure.code().name, failure.details() or ""
             if error not in RETRYABLE or attempt == retries:
                 break
             recorder.retried += 1
             await asyncio.sleep(RETRY_SECONDS * 2**attempt)
-    recorder.add(Call(due, time.monotonic(), request.batch, error))
+    recorder.add(Call(due, time.monotonic(), request.batch, error), message)
 
 
 def _rejection(failure: grpc.aio.AioRpcError) -> str:

@@ -34,9 +34,9 @@ class Call:
 class LoadResult:
     """Latencies of the calls due in the window that succeeded; ``throughput`` in inferences (batch elements) completed
     inside it a second. ``requests``, ``failed``, ``errors`` and ``retried`` count everything sent, warm-up and drain
-    included, so that a failure cannot hide outside the window. ``rejected`` counts those apart that the server's queue
-    policy turned away: they are neither failures nor late answers. NaN-free: 0 where nothing was measured. ``p999_ms``
-    is None of fewer requests than it takes."""
+    included, so that a failure cannot hide outside the window. ``messages`` has what came with the first of each of
+    ``errors``. ``rejected`` counts those apart that the server's queue policy turned away: they are neither failures
+    nor late answers. NaN-free: 0 where nothing was measured. ``p999_ms`` is None of fewer requests than it takes."""
 
     mode: str
     seconds: float
@@ -57,6 +57,7 @@ class LoadResult:
     p999_ms: float | None
     max_ms: float
     latencies_ms: Sequence[float] = field(default=(), repr=False)
+    messages: Mapping[str, str] = field(default_factory=dict)
 
     def percentile(self, percentile: float) -> float:
         """Milliseconds, nearest rank: a latency that a request really had."""
@@ -68,11 +69,14 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.messages: dict[str, str] = {}
         self.retried = 0
         self.begin = 0.0
 
-    def add(self, call: Call) -> None:
+    def add(self, call: Call, message: str = "") -> None:
         self.calls.append(call)
+        if call.error:
+            self.messages.setdefault(call.error, message)
 
     def result(self, mode: str, finish: float) -> LoadResult:
         seconds = max(finish - self.begin, 1e-9)
@@ -83,7 +87,7 @@ class Recorder:
         throughput = sum(call.batch for call in completed) / seconds
         low, high = throughput_interval(completed, self.begin, finish)
         return _result(mode=mode, seconds=seconds, requests=len(self.calls), retried=self.retried, errors=errors,
-                       latencies=latencies, throughput=throughput, low=low, high=high)
+                       messages=self.messages, latencies=latencies, throughput=throughput, low=low, high=high)
 
 
 def joined(results: Sequence[LoadResult]) -> LoadResult:
@@ -94,19 +98,21 @@ def joined(results: Sequence[LoadResult]) -> LoadResult:
     errors: Counter[str] = sum((Counter({**one.errors, **one.rejected}) for one in results), Counter())
     return _result(mode=mode, seconds=seconds, requests=sum(one.requests for one in results),
                    retried=sum(one.retried for one in results), errors=errors,
+                   messages={kind: text for one in reversed(results) for kind, text in one.messages.items()},
                    latencies=sorted(latency for one in results for latency in one.latencies_ms),
                    throughput=sum(one.throughput * one.seconds for one in results) / seconds,
                    low=min(one.throughput_low for one in results), high=max(one.throughput_high for one in results))
 
 
 def _result(*, mode: str, seconds: float, requests: int, retried: int, errors: Counter[str],
-            latencies: Sequence[float], throughput: float, low: float, high: float) -> LoadResult:
+            messages: Mapping[str, str], latencies: Sequence[float], throughput: float, low: float, high: float
+            ) -> LoadResult:
     """``latencies`` ascending. What was rejected is among ``errors``."""
     rejected = {kind: count for kind, count in errors.items() if kind in REJECTIONS.values()}
     failed = {kind: count for kind, count in errors.items() if kind not in rejected}
     return LoadResult(
         mode=mode, seconds=seconds, requests=requests, failed=sum(failed.values()), rejected=rejected,
-        retried=retried, errors=failed,
+        retried=retried, errors=failed, messages={kind: messages[kind] for kind in failed if messages.get(kind)},
         measured=len(latencies), throughput=throughput, throughput_low=low, throughput_high=high,
         mean_ms=float(np.mean(latencies)) if latencies else 0.0,
         **{f"p{percentile:.0f}_ms": nearest_rank(latencies, percentile) for percentile in PERCENTILES},

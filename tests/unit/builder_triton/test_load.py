@@ -103,6 +103,7 @@ async def test_errors_are_counted_by_kind_and_kept_out_of_latency(backend: Backe
     async with Channels(backend.url) as channels:
         result = await closed_loop(channels, ONE, concurrency=2, seconds=30, max_requests=20)
     assert result.errors == {"INVALID_ARGUMENT": 2, "UNAVAILABLE": 3}
+    assert result.messages == {"INVALID_ARGUMENT": "asked for", "UNAVAILABLE": "asked for"}
     assert (result.requests, result.failed, result.measured) == (20, 5, 15)
 
 
