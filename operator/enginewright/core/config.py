@@ -115,7 +115,9 @@ class OperatorConfig:
     job_pending_limit: int = 86_400  # that a Job may wait for a device that is free
     resolve_deadline: int = 1800
     build_deadline_margin: int = 900  # beyond the build budget: image pull, fetch, publish
-    drain_seconds: int = 5
+    # A connection lives for three seconds, and on a busy node kube-proxy learns late which replicas end. One that has
+    # begun to end answers NOT_FOUND to what still comes: with 5 s, requests were lost where kube-proxy was 4 s behind.
+    drain_seconds: int = 10
     exit_timeout: int = 30
     prices: Prices = field(default_factory=Prices)
     openshift: bool = False  # which gives pods their user and groups

@@ -84,6 +84,13 @@ def test_the_start_up_probe_is_sized_to_the_engine(load_seconds: float, wanted: 
     assert startup_seconds(replace(children.record, outcome=outcome)) == wanted
 
 
+def test_drain_outlasts_connections_of_clients_that_learn_late() -> None:
+    config = OperatorConfig()
+    (age,) = [float(arg.partition("=")[2]) for arg in config.server_args if "connection-age" in arg]
+    spread = 1.1  # gRPC renews connections within a tenth of that age
+    assert config.drain_seconds >= 6 + spread * age / 1000
+
+
 def test_grace_outlasts_drain_and_exit() -> None:
     config = OperatorConfig(drain_seconds=7, exit_timeout=40)
     pod = children_of("m", BASE, config).all()["deployment"]["spec"]["template"]["spec"]
