@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 comma := ,
 .PHONY: demo demo-clean
-demo: venv deps ## A real model, optimised and served on a local Kubernetes node (13 min cold, 3 min warm)
+demo: venv deps ## A real model, optimised and served on a local Kubernetes node (15 min cold, 3 min warm)
 	PYTHONPATH=hack $(VENV)/bin/python -m demo
 
 demo-clean: venv ## Remove everything that the demo made
