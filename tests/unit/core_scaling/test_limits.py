@@ -177,6 +177,14 @@ def test_a_change_for_the_sake_of_a_schedule_says_so() -> None:
     assert "at least by minReplicas 4 of schedule office" in steady.message
 
 
+def test_a_change_for_the_sake_of_the_fewest_replicas_says_so() -> None:
+    limits = ScaleLimits(min_replicas=2, max_replicas=3)
+    up = decide_replicas(full(0, 1, ()), 1, limits, 100.0)
+    assert up.replicas == 2
+    assert up.message.endswith("By autoscaling.minReplicas 2.")
+    assert "minReplicas" not in decide_replicas(full(100, 1, ()), 1, limits, 100.0).message
+
+
 def test_what_costs_too_much_says_so() -> None:
     limits = limits_of(spec(costCeilingPerHour=6), price=2.0)
     up = decide_replicas(full(100, 1, ()), 1, limits, 100.0)

@@ -57,10 +57,10 @@ def _held_back(found: ScaleDecision, replicas: int, current: int, what: str, ste
 
 
 def _with_bounds(found: ScaleDecision, current: int, limits: ScaleLimits) -> ScaleDecision:
-    """A change that is as large as it is for the sake of a schedule or of the cost."""
+    """A change that is as large as it is for the sake of minReplicas, of a schedule or of the cost."""
     why = ""
     if current < found.replicas == limits.min_replicas:
-        why = limits.least
+        why = limits.least or f"autoscaling.minReplicas {limits.min_replicas}"
     elif found.replicas == limits.max_replicas and max(current, found.recommendation) > found.replicas:
         why = limits.most
     if not why or found.replicas == current:
