@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,48 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
-from cluster import binaries
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
+from support.plugin import Plugin
 
 QUICK = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySeconds": 0}
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
     async with embedded(operator_kubeconfig, namespace) as running:
         yield running
-
-
-class Plugin:
-    """kubectl with the plugin on its path and the namespace as its context's."""
-
-    def __init__(self, kubeconfig: Path, namespace: str, directory: Path) -> None:
-        program = directory / "kubectl-optimisedmodel"
-        program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m enginewright.plugin "$@"\n')
-        program.chmod(0o755)
-        completion = directory / "kubectl_complete-optimisedmodel"
-        completion.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m enginewright.plugin.complete "$@"\n')
-        completion.chmod(0o755)
-        mine = yaml.safe_load(kubeconfig.read_text())
-        for entry in mine["contexts"]:
-            entry["context"]["namespace"] = namespace
-        config = directory / "kubeconfig"
-        config.write_text(yaml.safe_dump(mine))
-        path = f"{directory}:{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path, "KUBECONFIG": str(config),
-                            "PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'builders'}"}
-
-    async def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return await self.kubectl("optimisedmodel", *arguments)
-
-    async def kubectl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(binaries.node_program("kubectl")), *arguments]
-        return await asyncio.to_thread(subprocess.run, command, env=self.environment, capture_output=True, text=True,
-                                       timeout=240, check=False)
 
 
 @pytest.fixture
@@ -107,7 +74,7 @@ async def test_the_shell_completes_verbs_and_names(models: Models, plugin: Plugi
     """By kubectl's own completion, which looks for the plugin's."""
     for name in ("minilm", "mistral", "resnet"):
         await models.create(model(name))
-    told = (await plugin.kubectl("__complete", "optimisedmodel", "exp")).stdout
+    told = (await plugin.kubectl("__complete", "optimisedmodel", "expl")).stdout
     assert told.splitlines()[:2] == ["explain", ":4"]
     told = (await plugin.kubectl("__complete", "optimisedmodel", "explain", "mi")).stdout
     assert told.splitlines()[:3] == ["minilm", "mistral", ":4"]
