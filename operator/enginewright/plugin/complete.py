@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -17,12 +17,13 @@ from enginewright.clients.credentials import current_namespace, load_configurati
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
+from enginewright.plugin import wishes
 from enginewright.plugin.main import parser
-from enginewright.plugin.wishes import revisions
 
 FILES: Final = 0
 NO_FILES: Final = 4
 TAKE_FILES: Final = frozenset({"validate", "diff"})
+TAKE_REVISION: Final[dict[str, Callable[[Any], list[str]]]] = {"rollback": wishes.revisions, "export": wishes.live}
 # A shell waits for it.
 PATIENCE: Final = 2.0
 
@@ -46,13 +47,14 @@ def suggest(words: Sequence[str]) -> tuple[list[str], int]:
         return sorted(name for name in verb._option_string_actions if name.startswith("--")), NO_FILES
     if words[0] in TAKE_FILES or words[-2] in ("--kubeconfig", "-f", "--file"):
         return [], FILES
-    if words[-2] in ("-o", "--output"):
-        return ["text", "json", "yaml"], NO_FILES
+    if choices := getattr(verb._option_string_actions.get(words[-2]), "choices", None):
+        return list(choices), NO_FILES
     given = _positional(verb, words[1:-1])
-    if given is None or (given and words[0] != "rollback") or len(given) > 1 or words[0] == "top":
+    if given is None or (given and words[0] not in TAKE_REVISION) or len(given) > 1 or words[0] == "top":
         return [], NO_FILES
     where = _value(words, "--kubeconfig"), _value(words, "--context")
-    return asyncio.run(_of_the_cluster(where, _value(words, "-n", "--namespace"), given)), NO_FILES
+    revisions = TAKE_REVISION.get(words[0])
+    return asyncio.run(_of_the_cluster(where, _value(words, "-n", "--namespace"), given, revisions)), NO_FILES
 
 
 def _verbs() -> dict[str, argparse.ArgumentParser]:
@@ -78,14 +80,14 @@ def _value(words: Sequence[str], *names: str) -> str | None:
     return next((after for word, after in pairwise(words) if word in names), None)
 
 
-async def _of_the_cluster(where: tuple[str | None, str | None], namespace: str | None,
-                          given: Sequence[str]) -> list[str]:
+async def _of_the_cluster(where: tuple[str | None, str | None], namespace: str | None, given: Sequence[str],
+                          revisions: Callable[[Any], list[str]] | None) -> list[str]:
     """``where`` is kubeconfig and context. Names of objects, or the revisions of the one that is given. Nothing where
     the cluster does not answer."""
     try:
         namespace = namespace or current_namespace(*where)
         async with KubeClient(await load_configuration(*where), deadline=PATIENCE) as client:
-            if given:
+            if given and revisions:
                 return revisions(await client.get(OPTIMISED_MODEL, namespace, given[0].rpartition("/")[2]))
             return sorted(item["metadata"]["name"] for item in await client.list_metadata(OPTIMISED_MODEL, namespace))
     except ClientError:

@@ -53,6 +53,11 @@ def parser() -> argparse.ArgumentParser:
                       "this Prometheus, for example http://localhost:9090 by a kubectl port-forward")
     page.add_argument("--hours", type=_hours, default=24.0, metavar="N", help="hours to look back, with --prometheus "
                                                                               "(24)")
+    exports = _verb(verbs, "export", "print what serves as manifests of another operator", does.export)
+    exports.add_argument("revision", nargs="?", default="", help="or the first characters of it; needed during a "
+                                                                 "rollout")
+    exports.add_argument("--as", dest="form", choices=("kserve",), required=True,
+                         help="kserve: a ServingRuntime and an InferenceService, for kubectl apply")
     tops = verbs.add_parser("top", help="show queue, rate, p99, replicas and cost of all models")
     tops.add_argument("-A", "--all-namespaces", action="store_true")
     tops.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")

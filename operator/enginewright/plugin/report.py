@@ -69,13 +69,19 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
     }
 
 
-async def fetch(client: KubeClient, namespace: str, name: str, revision: str, file: str) -> bytes:
-    """The content of ``file`` beside the engine of ``revision``. Raises WishError, ClientError."""
+async def deployment_of(client: KubeClient, namespace: str, name: str, revision: str) -> Object:
+    """Raises WishError, ClientError."""
     selector = labels.as_selector(labels.revision_selector(name, revision))
     found = await client.list_all(DEPLOYMENT, namespace, labels=selector)
     if not found:
         raise WishError(f"{name} has no Deployment of revision {revision}")
-    made = await client.create(reader(name, found[0], file), namespace=namespace)
+    return found[0]
+
+
+async def fetch(client: KubeClient, namespace: str, name: str, revision: str, file: str) -> bytes:
+    """The content of ``file`` beside the engine of ``revision``. Raises WishError, ClientError."""
+    deployment = await deployment_of(client, namespace, name, revision)
+    made = await client.create(reader(name, deployment, file), namespace=namespace)
     pod = made["metadata"]["name"]
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -85,7 +91,7 @@ async def fetch(client: KubeClient, namespace: str, name: str, revision: str, fi
         raise WishError(f"pod {pod} did not run within {DEADLINE_SECONDS:.0f} s; {why}") from None
     finally:
         await client.delete(POD, namespace, pod)
-    return checked(text, proven_digest(found[0]["spec"]["template"]["spec"]), file)
+    return checked(text, proven_digest(deployment["spec"]["template"]["spec"]), file)
 
 
 def checked(text: str, manifest_digest: str, file: str) -> bytes:

@@ -21,10 +21,9 @@ from enginewright.clients.errors import NotFoundError, TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.commands.validate import models_in
-from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
-from enginewright.plugin import changes, history, screen, wishes
+from enginewright.plugin import changes, history, kserve, screen, wishes
 from enginewright.plugin import report as reports
 from enginewright.plugin.words import explain as explained
 
@@ -97,10 +96,7 @@ async def _wish(client: KubeClient, options: argparse.Namespace,
 
 async def report(client: KubeClient, options: argparse.Namespace) -> int:
     obj = await _get(client, options)
-    stable = ((obj.get("status") or {}).get("rollout") or {}).get("stable")
-    if not stable:
-        explain = kubectl(f"optimisedmodel explain {options.name}", options.namespace)
-        raise wishes.WishError(f"{options.name} serves no engine yet; {explain}")
+    stable = wishes.stable(obj)
     file = "build-report.json" if options.json else "report.html"
     now, measured = datetime.now(UTC), None
     if options.prometheus:
@@ -120,6 +116,14 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     print(path)
     if options.open:
         webbrowser.open(Path.cwd().joinpath(path).as_uri())
+    return 0
+
+
+async def export(client: KubeClient, options: argparse.Namespace) -> int:
+    obj = await _get(client, options)
+    revision = wishes.serving(obj, options.revision)
+    found = await reports.deployment_of(client, options.namespace, options.name, revision)
+    sys.stdout.write(kserve.exported(found))
     return 0
 
 

@@ -44,6 +44,39 @@ def revisions(obj: Mapping[str, Any]) -> list[str]:
     return [entry.revision for entry in _kept(_read(obj)[1])]
 
 
+def stable(obj: Mapping[str, Any]) -> str:
+    """The revision that serves, as the last one that was proven to."""
+    name, status = _read(obj)
+    found = status.rollout.stable if status.rollout else None
+    if not found:
+        explain = kubectl(f"optimisedmodel explain {name}", obj["metadata"].get("namespace") or "")
+        raise WishError(f"{name} serves no engine yet; {explain}")
+    return found
+
+
+def live(obj: Mapping[str, Any]) -> list[str]:
+    """Revisions that have replicas, the proven one first. That :func:`serving` may be asked for."""
+    rollout = _read(obj)[1].rollout
+    return list(dict.fromkeys(filter(None, (rollout.stable, rollout.candidate)))) if rollout else []
+
+
+def serving(obj: Mapping[str, Any], revision: str = "") -> str:
+    """The revision to export. ``revision`` may be a beginning of one; empty, there has to be one alone."""
+    name, status = _read(obj)
+    if status.classes:
+        raise WishError(f"{name} is a fleet: name the object of one class: "
+                        f"{', '.join(row.model for row in status.classes)}")
+    proven, found = stable(obj), live(obj)
+    if not revision and len(found) > 1:
+        raise WishError(f"{name} is being rolled out: name the revision behind {name}, {proven}, which is proven, "
+                        f"or {found[1]}, which is not yet")
+    chosen = [one for one in found if one.startswith(revision)]
+    if len(chosen) != 1:
+        raise WishError(f"{revision!r} is {'no' if not chosen else 'more than one'} revision of {name} with replicas; "
+                        f"those are {', '.join(found)}")
+    return chosen[0]
+
+
 def release(obj: Mapping[str, Any]) -> tuple[Annotations, str]:
     name, _ = _read(obj)
     if labels.ROLLBACK_TO not in (obj["metadata"].get("annotations") or {}):

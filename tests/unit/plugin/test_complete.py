@@ -10,10 +10,11 @@ from enginewright.plugin.complete import main, suggest
 
 
 @pytest.mark.parametrize(("words", "printed"), [
-    (["ex"], "explain\n:4\n"),
+    (["ex"], "explain\nexport\n:4\n"),
     (["r"], "rebuild\nreport\nretry\nrollback\n:4\n"),
     (["explain", "--o"], "--output\n:4\n"),
     (["explain", "minilm", "-o", "j"], "json\n:4\n"),
+    (["export", "minilm", "--as", ""], "kserve\n:4\n"),
     (["validate", ""], ":0\n"),
     (["report", "minilm", "--file", ""], ":0\n"),
     (["nothing", ""], ":4\n"),

@@ -330,3 +330,36 @@ def test_of_a_fleet_each_class_is_told() -> None:
     facts = explain(obj, fleet.now).facts
     assert "Class cpu is ready: onnxruntime int8, 1 of 1 replicas ready, 900 inferences a second each. " \
            "Ask minilm-cpu for more." in facts
+
+
+class TestExport:
+    """Which revision is exported."""
+
+    def test_the_one_that_serves(self) -> None:
+        obj = seen(serving())
+        stable = obj["status"]["rollout"]["stable"]
+        assert wishes.serving(obj) == wishes.serving(obj, stable[:3]) == stable
+
+    def test_none_serves(self) -> None:
+        with pytest.raises(wishes.WishError, match="minilm serves no engine yet; kubectl optimisedmodel explain"):
+            wishes.serving(seen(Cluster()))
+
+    def test_a_rollout_has_two(self) -> None:
+        cluster = serving(autoPromote=False)
+        cluster.edit(**NEW)
+        cluster.settle()
+        obj = seen(cluster)
+        rollout = obj["status"]["rollout"]
+        with pytest.raises(wishes.WishError, match=f"being rolled out: name .* {rollout['stable']}, which is proven, "
+                                                   f"or {rollout['candidate']}, which is not yet"):
+            wishes.serving(obj)
+        assert wishes.live(obj) == [rollout["stable"], rollout["candidate"]]
+        assert wishes.serving(obj, rollout["candidate"]) == rollout["candidate"]
+        with pytest.raises(wishes.WishError, match="'xyz' is no revision of minilm with replicas; those are"):
+            wishes.serving(obj, "xyz")
+
+    def test_of_a_fleet_a_class_is_named(self) -> None:
+        fleet = FleetCluster()
+        fleet.run(20)
+        with pytest.raises(wishes.WishError, match="is a fleet: name the object of one class: minilm-gpu, minilm-cpu"):
+            wishes.serving({"metadata": {"name": "minilm"}, "status": fleet.status})
