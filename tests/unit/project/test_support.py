@@ -41,7 +41,7 @@ def first(cell: str) -> str:
 
 @pytest.mark.parametrize(("name", "folder", "go"), [
     ("Kubernetes", "kubernetes", "k8s.io/kubernetes"), ("Helm", "helm", "helm.sh/helm/v3"),
-    ("Gateway API", "gateway-api", "sigs.k8s.io/gateway-api"),
+    ("Gateway API", "gateway-api", "sigs.k8s.io/gateway-api"), ("KServe", "kserve", "github.com/kserve/kserve"),
 ])
 def test_tools_are_those_that_tests_use(name: str, folder: str, go: str) -> None:
     assert first(row(name)[1]) == module(folder, go)
