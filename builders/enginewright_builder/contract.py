@@ -151,12 +151,13 @@ class TensorSpec:
 class PostprocessStep:
     """What becomes of the source's ``output`` before clients get it, under the same name. ``mask`` is the input that
     marks tokens, for ``meanPooling``; else empty. ``axis`` is that of classes, for ``argMax``: 0, which is the batch's,
-    means the last."""
+    means the last. ``k`` is how many ``topK`` picks; else 0."""
 
     output: str
-    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax"]
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax", "topK"]
     mask: str = ""
     axis: int = 0
+    k: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -848,8 +849,8 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"), "PostprocessStep": ("axis",),
-    "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate",),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
+    "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate",),
     "CandidateSummary": ("task",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }

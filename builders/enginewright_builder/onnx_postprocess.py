@@ -9,11 +9,20 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from enginewright_builder.best_few import indices_of
 from enginewright_builder.contract import Interface, PostprocessStep
 from enginewright_builder.errors import UserError
 from enginewright_builder.onnx_names import rename_values
 from enginewright_builder.onnx_steps import GraphSteps, opset_of
-from enginewright_builder.postprocess import ALONE, ARG_MAX, LEAST_NORM, LEAST_TOKENS, MEAN_POOLING, best_axis
+from enginewright_builder.postprocess import (
+    ALONE,
+    ARG_MAX,
+    LEAST_NORM,
+    LEAST_TOKENS,
+    MEAN_POOLING,
+    TOP_K,
+    best_axis,
+)
 
 # Softmax along one axis, and ReduceSum and Unsqueeze with axes as inputs.
 _LEAST_OPSET = 13
@@ -28,7 +37,7 @@ def fold_outputs(path: Path, steps: Sequence[PostprocessStep], made: Interface) 
                         field="spec.interface.postprocess", value=found,
                         remedy=f"export the model with opset {_LEAST_OPSET} or later, or leave postprocess out")
     shapes = {spec.name: spec.shape for spec in made.outputs}
-    for value in model.graph.output:
+    for value in list(model.graph.output):
         mine = [step for step in steps if step.output == value.name]
         if mine:
             _fold(model.graph, value, mine, shapes[value.name])
@@ -56,15 +65,20 @@ def _fold(graph: onnx.GraphProto, value: onnx.ValueInfoProto, steps: Sequence[Po
     for step in steps:
         if step.function == ARG_MAX:
             last, numbers = _best(made, step, last, dimensions), False
+        elif step.function == TOP_K:
+            last, indices = _best_few(made, step, last)
+            made.rename(indices, indices_of(name))
         else:
             last = _step(made, step, last)
             dimensions -= step.function == MEAN_POOLING
     if half and numbers:
-        made.add("Cast", last, to=TensorProto.FLOAT16)
-    made.nodes[-1].output[0] = name
+        last = made.add("Cast", last, to=TensorProto.FLOAT16)
+    made.rename(last, name)
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.constants)
     _declare(value, steps, shape, whole=not numbers)
+    if any(step.function == TOP_K for step in steps):
+        graph.output.append(_indices(value))
 
 
 def _declare(value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep], shape: tuple[int | str, ...], *,
@@ -77,6 +91,9 @@ def _declare(value: onnx.ValueInfoProto, steps: Sequence[PostprocessStep], shape
         elif step.function == ARG_MAX and len(dims) == ALONE:
             dims[1].Clear()
             dims[1].dim_value = 1
+        elif step.function == TOP_K:
+            dims[1].Clear()
+            dims[1].dim_value = step.k
         elif step.function == ARG_MAX:
             del dims[best_axis(step, len(dims))]
     if len(dims) != len(shape):
@@ -99,6 +116,21 @@ def _step(made: GraphSteps, step: PostprocessStep, last: str) -> str:
 def _best(made: GraphSteps, step: PostprocessStep, last: str, dimensions: int) -> str:
     place = made.add("ArgMax", last, axis=best_axis(step, dimensions), keepdims=int(dimensions == ALONE))
     return made.add("Cast", place, to=TensorProto.INT32)
+
+
+def _best_few(made: GraphSteps, step: PostprocessStep, last: str) -> tuple[str, str]:
+    """Scores and classes. TensorRT takes constants alone for how many, and gives them sorted alone."""
+    scores, places = made.add_with(("scores", "indices"), "TopK", last, made.constant([step.k], np.int64),
+                                   axis=-1, largest=1, sorted=1)
+    return scores, made.add("Cast", places, to=TensorProto.INT32)
+
+
+def _indices(scores: onnx.ValueInfoProto) -> onnx.ValueInfoProto:
+    beside = onnx.ValueInfoProto()
+    beside.CopyFrom(scores)
+    beside.name = indices_of(scores.name)
+    beside.type.tensor_type.elem_type = TensorProto.INT32
+    return beside
 
 
 def _pooled(made: GraphSteps, tokens: str, mask: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,19 @@ class GraphSteps:
 
     def add(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Returns the name of the node's output."""
+        return self.add_with(("out",), kind, *inputs, **attributes)[0]
+
+    def add_with(self, outputs: Sequence[str], kind: str, *inputs: str, **attributes: Any) -> list[str]:
+        """Returns the names of the node's outputs, which end in ``outputs``."""
         place = f"{self.name}/{kind}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(kind, list(inputs), [f"{place}/out"], name=place, **attributes))
-        return f"{place}/out"
+        names = [f"{place}/{output}" for output in outputs]
+        self.nodes.append(helper.make_node(kind, list(inputs), names, name=place, **attributes))
+        return names
+
+    def rename(self, value: str, name: str) -> None:
+        """Of an output that no other node takes."""
+        for node in self.nodes:
+            node.output[:] = [name if one == value else one for one in node.output]
 
 
 def opset_of(model: onnx.ModelProto) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from enginewright_builder.best_few import indices_of
 from enginewright_builder.contract import Interface, PostprocessStep, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import BATCH, shape_text
@@ -16,7 +17,7 @@ from enginewright_builder.tensors import Array, Tensors
 _FIELD = "spec.interface.postprocess"
 # Below this a length counts as zero, as in PyTorch's normalize; and a number of tokens, as in sentence-transformers.
 LEAST_NORM, LEAST_TOKENS = 1e-12, 1e-9
-MEAN_POOLING, ARG_MAX = "meanPooling", "argMax"
+MEAN_POOLING, ARG_MAX, TOP_K = "meanPooling", "argMax", "topK"
 # What classes are numbered in: half the bytes of int64, and exact in every engine.
 CLASSES = "int32"
 # Batch, tokens, width; and of the mask batch, tokens.
@@ -39,11 +40,24 @@ def finished(interface: Interface, steps: Sequence[PostprocessStep]) -> Interfac
     inputs = {spec.name: spec for spec in interface.inputs}
     for index, step in enumerate(steps):
         field = f"{_FIELD}[{index}]"
+        if step.output in picked(steps[:index]):
+            raise _invalid(f"{step.function} follows {TOP_K} of output {step.output!r}", f"{field}.function",
+                           step.function, f"put it before {TOP_K}, or remove one of them")
         if step.output not in outputs:
             raise _invalid(f"the model has no output {step.output!r}; it answers {', '.join(outputs)}",
                            f"{field}.output", step.output, "name an output of the model")
-        outputs[step.output] = _after(step, outputs[step.output], inputs, field)
+        made = _after(step, outputs[step.output], inputs, field)
+        if step.function == TOP_K:
+            indices = _indices(made, outputs, field)
+            outputs[indices.name] = indices
+        outputs[step.output] = made
     return dataclasses.replace(interface, outputs=tuple(outputs.values()))
+
+
+def picked(steps: Sequence[PostprocessStep]) -> frozenset[str]:
+    """The outputs that are of the best few classes."""
+    return frozenset(name for step in steps if step.function == TOP_K
+                     for name in (step.output, indices_of(step.output)))
 
 
 def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorSpec], field: str) -> TensorSpec:
@@ -59,6 +73,8 @@ def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorS
                            f"{field}.axis", step.axis, f"write one from 1, the first behind the batch, to "
                                                        f"{len(spec.shape) - 1}")
         return dataclasses.replace(spec, dtype=CLASSES, shape=_best_shape(step, spec.shape))
+    if step.function == TOP_K:
+        return _best_few_of(step, spec, field)
     if step.function != MEAN_POOLING:
         return spec
     mask = inputs.get(step.mask)
@@ -71,6 +87,31 @@ def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorS
                        "width]", f"{field}.output", shape_text(spec.shape),
                        "name the output that has a vector for each token")
     return dataclasses.replace(spec, shape=(spec.shape[0], spec.shape[2]))
+
+
+def _best_few_of(step: PostprocessStep, spec: TensorSpec, field: str) -> TensorSpec:
+    if len(spec.shape) != ALONE:
+        raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}, and {step.function} is of [batch, classes]",
+                       f"{field}.output", shape_text(spec.shape), "name an output with a score for each class")
+    _check_k(step, spec.shape[1], field)
+    return dataclasses.replace(spec, shape=(spec.shape[0], step.k))
+
+
+def _check_k(step: PostprocessStep, classes: int | str, field: str) -> None:
+    """Of a number of classes that is free nothing but 0 is known to be wrong: :func:`applied` looks again."""
+    if step.k < 1:
+        raise _invalid(f"{step.function} picks {step.k} classes", f"{field}.k", step.k, "write how many, at least 1")
+    if isinstance(classes, int) and step.k > classes:
+        raise _invalid(f"output {step.output!r} has {classes} classes, of which {step.k} cannot be picked",
+                       f"{field}.k", step.k, f"write at most {classes}")
+
+
+def _indices(made: TensorSpec, outputs: Mapping[str, TensorSpec], field: str) -> TensorSpec:
+    name = indices_of(made.name)
+    if name in outputs:
+        raise _invalid(f"the model has an output {name!r} already, under which {TOP_K} answers the classes",
+                       f"{field}.output", made.name, "rename one of the two in the model")
+    return dataclasses.replace(made, name=name, dtype=CLASSES)
 
 
 def _best_shape(step: PostprocessStep, shape: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -89,23 +130,35 @@ def _invalid(message: str, field: str, value: object, remedy: str) -> UserError:
 
 
 def applied(steps: Sequence[PostprocessStep], inputs: Tensors, answers: Tensors) -> Tensors:
-    """What clients get for ``inputs``, of what the source ``answers``."""
+    """What clients get for ``inputs``, of what the source ``answers``. Raises :class:`UserError` ``InterfaceInvalid``
+    for more classes than there are."""
     made = dict(answers)
-    for step in steps:
+    for index, step in enumerate(steps):
         values = made[step.output]
-        if step.function == ARG_MAX:
+        if step.function == TOP_K:
+            _check_k(step, values.shape[1], f"{_FIELD}[{index}]")
+            made[step.output], made[indices_of(step.output)] = best_few(step, values)
+        elif step.function == ARG_MAX:
             made[step.output] = best(step, values)
-            continue
-        wide = values.astype(np.float64)
-        found = (_pooled(wide, inputs[step.mask]) if step.function == MEAN_POOLING else _FUNCTIONS[step.function](wide))
-        made[step.output] = found.astype(values.dtype)
-    return made
+        elif step.function == MEAN_POOLING:
+            made[step.output] = _pooled(values.astype(np.float64), inputs[step.mask])
+        else:
+            made[step.output] = _FUNCTIONS[step.function](values.astype(np.float64))
+    # Rounded at the end, as engines do: what is rounded before classes are picked has ties that were none.
+    return {name: array if array.dtype == CLASSES else array.astype(answers[name].dtype, copy=False)
+            for name, array in made.items()}
 
 
 def best(step: PostprocessStep, values: Array) -> Array:
     """The number of the largest, the first of equals."""
     found: Array = values.argmax(axis=best_axis(step, values.ndim)).astype(CLASSES)
     return found[:, None] if values.ndim == ALONE else found
+
+
+def best_few(step: PostprocessStep, values: Array) -> tuple[Array, Array]:
+    """The largest scores of ``[batch, classes]`` from the best on, and their numbers; the first of equals first."""
+    places = np.argsort(-values, axis=-1, kind="stable")[:, :step.k]
+    return np.take_along_axis(values, places, axis=-1), places.astype(CLASSES)
 
 
 def _softmax(values: Array) -> Array:

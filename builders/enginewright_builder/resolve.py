@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.accuracy.groups import check_groups
-from enginewright_builder.accuracy.label_fit import check_fit, output_of
+from enginewright_builder.accuracy.label_fit import check_fit, check_whole, output_of
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
@@ -32,7 +32,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.ids import ID_TYPES
 from enginewright_builder.normalise import taken
 from enginewright_builder.padding import fill
-from enginewright_builder.postprocess import finished, without_steps
+from enginewright_builder.postprocess import finished, picked, without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places, tensorflow_packages
@@ -199,6 +199,8 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
         return
     named = {spec.name: spec for spec in outputs}
     output = output_of(accuracy.task, list(named))
+    steps = request.interface.postprocess if request.interface else ()
+    check_whole(accuracy.task, output, picked=output in picked(steps))
     if shape := named[output].shape:  # it may be left out
         check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns),
                   whole=named[output].dtype in ID_TYPES)

@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder import own_device
+from enginewright_builder.best_few import indices_of, missed_share
 from enginewright_builder.contract import (
     DeviceRequest,
     Interface,
@@ -362,6 +363,24 @@ def test_the_best_class_is_picked_in_the_plan(precision: str, tmp_path: Path, op
     found, expected = runner(images(8))[output.name], source.run(images(8))[output.name]
     assert found.dtype == expected.dtype == np.int32
     assert np.mean(found == expected) >= {"fp32": 1.0, "fp16": 0.75}[precision]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_the_best_few_are_picked_in_the_plan(precision: str, tmp_path: Path, open_runner: Any) -> None:
+    plain = convnet(tmp_path)
+    output, = plain.interface.outputs
+    source = Finished(plain, (PostprocessStep(output=output.name, function="topK", k=3),))
+    exported = export_model(source, tmp_path / "best", [images(1), images(3)])
+    context = replace(context_for(plain, images, tmp_path), source=source)
+    engine = TensorRtEngine()
+    rung, = engine.rungs(precision, context)
+    runner = open_runner(engine.build(rung, exported, context))
+    found, expected = runner(images(8)), source.run(images(8))
+    classes = indices_of(output.name)
+    assert {name: (array.dtype, array.shape) for name, array in found.items()} == {
+        name: (array.dtype, array.shape) for name, array in expected.items()}
+    assert missed_share(classes, expected, found[classes]) <= {"fp32": 0.0, "fp16": 0.25}[precision]
+    assert worst({output.name: found[output.name]}, {output.name: expected[output.name]}) < 5e-2
 
 
 def test_closing_gives_the_memory_back(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ worst.
 * a metric of the user's (``accuracy_metrics.py``).
 
 Outputs that are numbers of classes or tokens are compared by how many are equal, whatever the metric of the four, and
-have no guards (``enginewright_builder.ids``).
+have no guards (``enginewright_builder.ids``). Of the best few classes beside their scores those count that are found
+again, but for near ties (``enginewright_builder.best_few``).
 
 The gate asks that the *lower bound* of the mean (``accuracy_bounds.py``), not the mean, reaches ``1 − tolerance``: few
 samples prove little. It also asks for what a metric may be blind to: answers of the same names and shapes, no NaN or
@@ -32,6 +33,7 @@ from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magni
 from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
 from enginewright_builder.accuracy.task import Exam, excessive_loss
+from enginewright_builder.best_few import are_best, found_share
 from enginewright_builder.contract import GroupFigure, TaskFigure
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import are_ids, equal_share
@@ -190,7 +192,7 @@ class _Comparison:
         self._seen += len(places)
         if self._metric in SCORES:
             each = [found for name in self._typical
-                    if (found := self._output(name, reference[name], candidate[name])) is not None]
+                    if (found := self._output(name, reference, candidate)) is not None]
             if each:
                 self._scores.append((places, np.min(each, axis=0)))
         elif not isinstance(self._metric, str):
@@ -201,13 +203,16 @@ class _Comparison:
             for column, pair in enumerate(zip(rows(reference[name]).T, rows(candidate[name]).T, strict=True)):
                 self._columns.setdefault((name, column), []).append((places, *pair))
 
-    def _output(self, name: str, reference: Array, candidate: Array) -> Floats | None:
+    def _output(self, name: str, reference: Tensors, candidate: Tensors) -> Floats | None:
         """None where it is ranked across samples instead."""
-        if are_ids(reference):
-            return equal_share(reference, candidate)
-        if self._metric == "spearman" and entries(reference) < MIN_RANKS:
+        one, other = reference[name], candidate[name]
+        if are_best(name, reference):
+            return found_share(name, reference, other)
+        if are_ids(one):
+            return equal_share(one, other)
+        if self._metric == "spearman" and entries(one) < MIN_RANKS:
             return None
-        return SCORES[str(self._metric)](reference, candidate, self._typical[name])
+        return SCORES[str(self._metric)](one, other, self._typical[name])
 
     def figures(self, of: Array | None = None) -> list[tuple[float, float]]:
         """Mean score and its bound, and of Spearman those of each narrow output; of all samples, or of those at the

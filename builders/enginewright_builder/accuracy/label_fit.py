@@ -35,6 +35,15 @@ def output_of(task: TaskRequest, outputs: Sequence[str]) -> str:
     return task.output or outputs[0]
 
 
+def check_whole(task: TaskRequest, output: str, *, picked: bool) -> None:
+    """``picked``: ``output`` has the best few classes or their scores, which no metric takes for all of them. Raises
+    :class:`UserError` ``TaskInvalid``."""
+    if picked:
+        raise invalid(f"{task.metric} takes an answer for each class or the best class alone, and {output} is of the "
+                      "best few", "output", output,
+                      "name another output, or leave topK out of spec.interface.postprocess")
+
+
 def check_fit(task: TaskRequest, output: str, shape: Shape, labels: Sequence[Any], first: int = 0, *,
               whole: bool = False) -> None:
     """``shape`` is that of one sample's answer, with words for sizes that are not known; ``labels`` are of the samples

@@ -29,7 +29,7 @@ from scipy import sparse
 from enginewright_builder.accuracy import task_metrics
 from enginewright_builder.accuracy.bounds import Floats, drawn_lower_bound, drawn_sums
 from enginewright_builder.accuracy.groups import places_of
-from enginewright_builder.accuracy.label_fit import check_fit, one_number, output_of, several
+from enginewright_builder.accuracy.label_fit import check_fit, check_whole, one_number, output_of, several
 from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.task_metrics import F1, Deviation, Ndcg, TaskMetric, TopK, Wer
 from enginewright_builder.accuracy.task_rules import (
@@ -42,6 +42,7 @@ from enginewright_builder.accuracy.task_rules import (
     WER,
 )
 from enginewright_builder.accuracy.vocabulary import Vocabulary
+from enginewright_builder.best_few import are_best, indices_of
 from enginewright_builder.contract import TaskFigure, TaskRequest
 from enginewright_builder.ids import are_ids
 from enginewright_builder.tensors import Array, Tensors
@@ -67,6 +68,8 @@ class Exam:
         fit."""
         self.request, self._labels = labels.request, labels
         self.output = output_of(labels.request, list(references[0]))
+        check_whole(self.request, self.output, picked=any(
+            are_best(name, references[0]) for name in (self.output, indices_of(self.output))))
         answers = [batch[self.output] for batch in references]
         self._starts = [int(start) for start in np.cumsum([0, *(len(one) for one in answers)])]
         for index, one in enumerate(answers):

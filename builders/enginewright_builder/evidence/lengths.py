@@ -20,7 +20,7 @@ from enginewright_builder.models.texted import Texted, given, in_tokens
 from enginewright_builder.padding import Fill, fill
 from enginewright_builder.pod.python_model.lengths import Lengths
 from enginewright_builder.tensors import Array, Tensors
-from enginewright_builder.triton.prove import difference, similarity
+from enginewright_builder.triton.prove import difference_of, similarity_of
 
 # Largest difference between a sample alone and padded, of its answer's largest value: rounding differs by 1e-6 or so.
 HARMLESS = 1e-3
@@ -134,8 +134,9 @@ def borne_by(run: Run, joined: Joined, samples: Sequence[Tensors], tolerance: fl
     for number, sample in enumerate(samples):
         mine = filler.cut_back({name: array[number:number + 1] for name, array in together.items()},
                                filler.of(sample))
-        for name, expected in run(sample).items():
-            if not (alike := similarity(mine[name], expected)) >= 1 - tolerance:
+        answers = run(sample)
+        for name in answers:
+            if not (alike := similarity_of(name, mine, answers)) >= 1 - tolerance:
                 return f"output {name!r} agrees by {alike:.4f} with the answer to the same request alone"
     return ""
 
@@ -186,6 +187,6 @@ def _differs(joined: Joined, samples: Sequence[Tensors], apart: Sequence[Tensors
             if mine[name].shape != answer.shape:
                 return (f"output {name!r} has the shape {list(mine[name].shape[1:])}, and alone "
                         f"{list(answer.shape[1:])}")
-            if not (off := difference(mine[name], answer)) <= HARMLESS:
+            if not (off := difference_of(name, mine, expected)) <= HARMLESS:
                 return f"output {name!r} differs by {off:.2g} of its largest value from the answer to a request alone"
     return ""

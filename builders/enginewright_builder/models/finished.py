@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.best_few import indices_of
 from enginewright_builder.contract import Interface, PostprocessStep
 from enginewright_builder.models.base import SourceModel, TorchProgram
 from enginewright_builder.models.wrapped import Wrapped
@@ -20,6 +21,7 @@ from enginewright_builder.postprocess import (
     LEAST_NORM,
     LEAST_TOKENS,
     MEAN_POOLING,
+    TOP_K,
     applied,
     best_axis,
     finished,
@@ -68,31 +70,48 @@ def _traced(program: TorchProgram, steps: Sequence[PostprocessStep], interface: 
 
         def forward(self, *inputs: Any) -> Any:
             answers = dict(zip(outputs, self.inner(*inputs), strict=True))
+            types = {name: values.dtype for name, values in answers.items()}
             for step in steps:
+                values = _wide(answers[step.output])
+                if step.function == TOP_K:
+                    answers[step.output], answers[indices_of(step.output)] = _best_few(step, values)
+                    continue
                 mask = inputs[names.index(step.mask)] if step.function == MEAN_POOLING else None
-                answers[step.output] = _made(step, answers[step.output], mask)
-            return tuple(answers.values())
+                answers[step.output] = _made(step, values, mask)
+            return tuple(values.to(types[name]) if values.is_floating_point() else values
+                         for name, values in answers.items())
 
     module = Finishing()
     module.training = False  # eval() would ask the inner module, too, and a program that was exported refuses
     return dataclasses.replace(program, module=module)
 
 
+def _wide(values: Any) -> Any:
+    """In FP32 at least: half precision sums up too little of many numbers, and has ties that are none."""
+    import torch
+
+    return values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
+
+
+def _best_few(step: PostprocessStep, values: Any) -> tuple[Any, Any]:
+    """A stable sort, as PyTorch's own ``topk`` gives equals in any order."""
+    import torch
+
+    scores, places = values.sort(dim=-1, descending=True, stable=True)
+    return scores[:, :step.k], places[:, :step.k].to(torch.int32)
+
+
 def _made(step: PostprocessStep, values: Any, mask: Any) -> Any:
-    """In FP32 at least: half precision sums up too little of many numbers."""
     import torch
 
     if step.function == ARG_MAX:
         alone = values.dim() == ALONE
         return values.argmax(dim=best_axis(step, values.dim()), keepdim=alone).to(torch.int32)
-    wide = values.float() if values.dtype in (torch.float16, torch.bfloat16) else values
     if step.function == "softmax":
-        made = wide.softmax(dim=-1)
-    elif step.function == "sigmoid":
-        made = wide.sigmoid()
-    elif step.function == MEAN_POOLING:
-        counted = mask.unsqueeze(-1).to(wide.dtype)
-        made = (wide * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=LEAST_TOKENS)
-    else:
-        made = torch.nn.functional.normalize(wide, dim=-1, eps=LEAST_NORM)
-    return made.to(values.dtype)
+        return values.softmax(dim=-1)
+    if step.function == "sigmoid":
+        return values.sigmoid()
+    if step.function == MEAN_POOLING:
+        counted = mask.unsqueeze(-1).to(values.dtype)
+        return (values * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=LEAST_TOKENS)
+    return torch.nn.functional.normalize(values, dim=-1, eps=LEAST_NORM)

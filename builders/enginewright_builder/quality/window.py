@@ -10,6 +10,7 @@ import numpy as np
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
 from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
+from enginewright_builder.best_few import are_best, found_share
 from enginewright_builder.ids import are_ids, equal_share
 from enginewright_builder.tensors import Array, Tensors
 
@@ -61,10 +62,13 @@ class Window:
         if not isinstance(self._metric, str):
             return np.clip(self._metric(reference, answer), 0.0, 1.0)
         each = [found for name in reference
-                if (found := self._output(name, reference[name], answer[name])) is not None]
+                if (found := self._output(name, reference, answer[name])) is not None]
         return np.min(each, axis=0) if each else None
 
-    def _output(self, name: str, reference: Array, answer: Array) -> Floats | None:
+    def _output(self, name: str, references: Tensors, answer: Array) -> Floats | None:
+        reference = references[name]
+        if are_best(name, references):
+            return found_share(name, references, answer)
         if are_ids(reference):
             return equal_share(reference, answer)
         metric, here, there = str(self._metric), norms(reference), norms(answer)

@@ -13,6 +13,7 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
+from enginewright_builder.best_few import are_best, missed_share
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.load.channels import Channels
@@ -80,8 +81,8 @@ async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, to
             began = time.monotonic()
             served = await _infer(channels, server, model_name, case.inputs, deadline_seconds)
             first_ms = first_ms or (time.monotonic() - began) * 1e3
-            for name, expected in case.expected.items():
-                off = difference(served.get(name), expected)
+            for name in case.expected:
+                off = difference_of(name, served, case.expected)
                 worst = max(worst, off)
                 if not off <= tolerance:
                     raise _differs(model_name, name, number, off, tolerance)
@@ -101,7 +102,7 @@ async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Se
         answers = await asyncio.gather(*(_infer(channels, server, model, case.inputs, limit) for case in order))
         for case, served in zip(order, answers, strict=True):
             for name, expected in case.expected.items():
-                alike = similarity(served.get(name), expected)
+                alike = similarity_of(name, served, case.expected)
                 ties += 1 - alike if are_ids(expected) else 0.0
                 if not (alike >= 1 - max(loss, ROUNDING) or (are_ids(expected) and ties <= 1)):
                     raise _turned(model, name, case, alike)
@@ -118,6 +119,26 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
         raise UserError("ServedAnswersDiffer", f"{error} as {model!r} is served", field="spec.serving", value=model,
                         remedy="before release 24.11 Triton's Python backend sends arrays of NumPy 2 away empty: use a "
                                "server image with a newer Triton, or with NumPy below 2") from None
+
+
+def difference_of(name: str, served: Tensors, expected: Tensors) -> float:
+    """:func:`difference` of one output; of the best few classes the share that is not found."""
+    missed = _missed(name, served, expected)
+    return difference(served.get(name), expected[name]) if missed is None else missed
+
+
+def similarity_of(name: str, served: Tensors, expected: Tensors) -> float:
+    """:func:`similarity` of one output; of the best few classes the share that is found."""
+    missed = _missed(name, served, expected)
+    return similarity(served.get(name), expected[name]) if missed is None else 1.0 - missed
+
+
+def _missed(name: str, served: Tensors, expected: Tensors) -> float | None:
+    """None for anything else than the best few classes."""
+    got = served.get(name)
+    if got is None or got.size != expected[name].size or not are_best(name, expected):
+        return None
+    return missed_share(name, expected, got)
 
 
 def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:

@@ -200,7 +200,8 @@ def _padding(padding: PaddingSpec) -> contract.Padding:
 
 def _step(step: PostprocessStepSpec) -> contract.PostprocessStep:
     mask = step.mask or ("attention_mask" if step.function == "meanPooling" else "")
-    return contract.PostprocessStep(output=step.output, function=step.function, mask=mask, axis=step.axis or 0)
+    return contract.PostprocessStep(output=step.output, function=step.function, mask=mask, axis=step.axis or 0,
+                                    k=step.k or 0)
 
 
 def _tensor(tensor: TensorSpec) -> contract.TensorSpec:

@@ -53,6 +53,12 @@ def _resized(**changed: Any) -> dict[str, Any]:
     return {**SOURCE, "interface": {"inputs": [{name: value for name, value in given.items() if value is not None}]}}
 
 
+def _picked(*steps: dict[str, Any], classes: list[int] | None = None) -> dict[str, Any]:
+    """Of the output ``logits``, whose shape behind the batch may be stated."""
+    stated = {"outputs": [{"name": "logits", "dtype": "float32", "shape": ["batch", *classes]}]} if classes else {}
+    return {**SOURCE, "interface": {**stated, "postprocess": [{"output": "logits", **step} for step in steps]}}
+
+
 def _texts(*others: dict[str, Any], **changed: Any) -> dict[str, Any]:
     given = {"name": "text", "dtype": "string", "preprocess": {"fromSource": True}, **changed}
     return {**SOURCE, "interface": {"inputs": [given, *others]}}
@@ -343,6 +349,25 @@ BROKEN = (
     Broken("a dimension of what picks nothing", {**SOURCE, "interface": {"postprocess": [
         {"output": "logits", "function": "softmax", "axis": 1}]}},
            "spec.interface.postprocess[0].axis", "1", "write function argMax", "axis is for function argMax alone"),
+    Broken("a number of classes of what picks one", _picked({"function": "argMax", "k": 5}),
+           "spec.interface.postprocess[0].k", "5", "write function topK", "k is for function topK alone"),
+    Broken("the best few, of unknown number", _picked({"function": "topK"}),
+           "spec.interface.postprocess[0].k", "null", "write how many, such as 5", "topK needs k"),
+    Broken("the best few along a dimension", _picked({"function": "topK", "k": 5, "axis": 1}),
+           "spec.interface.postprocess[0].axis", "1", "write function argMax", "axis is for function argMax alone"),
+    Broken("the best few twice", _picked({"function": "topK", "k": 5}, {"function": "topK", "k": 2}),
+           "spec.interface.postprocess[0].function", "topK", "put topK last, once", "topK is the last step"),
+    Broken("probabilities of the best few alone", _picked({"function": "topK", "k": 5}, {"function": "softmax"}),
+           "spec.interface.postprocess[0].function", "topK", "put topK last", "topK is the last step"),
+    Broken("the best few of the best", _picked({"function": "argMax"}, {"function": "topK", "k": 5}),
+           "spec.interface.postprocess[1].function", "topK", "remove argMax", "topK is the last step"),
+    Broken("more of the best than there are", _picked({"function": "topK", "k": 11}, classes=[10]),
+           "spec.interface.postprocess[0].k", "11", "write at most 10"),
+    Broken("the best few of each token", _picked({"function": "topK", "k": 5}, classes=[64, 10]),
+           "spec.interface.postprocess[0].output", "logits", "a score for each class"),
+    Broken("labels held against the best few", {**_picked({"function": "topK", "k": 5}), "accuracy": {
+        "evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": {"metric": "top5", "output": "logits"}}},
+           "spec.accuracy.task.output", "logits", "leave topK out of spec.interface.postprocess"),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",

@@ -57,7 +57,8 @@ _TEXTS: list[list[Raw]] = [[{"name": "text", "dtype": "string", "preprocess": {"
 _steps: st.SearchStrategy[Raw] = st.sampled_from([
     {"output": "scores", "function": "softmax"}, {"output": "tokens", "function": "meanPooling"},
     {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"},
-    {"output": "scores", "function": "argMax"}, {"output": "map", "function": "argMax", "axis": 1}])
+    {"output": "scores", "function": "argMax"}, {"output": "map", "function": "argMax", "axis": 1},
+    {"output": "classes", "function": "topK", "k": 5}])
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _PADDED: Raw = {"padding": {"values": [{"input": "input_ids", "value": 1}]}}
@@ -128,7 +129,7 @@ def valid_specs(draw: st.DrawFn) -> Raw:
     spec |= draw(_optional(
         interface=_optional(inputs=_tensors | st.sampled_from(_IMAGES).map(lambda one: [one]) | st.sampled_from(_TEXTS),
                               outputs=_tensors,
-                              postprocess=st.lists(_steps, max_size=2)) | st.just(_PADDED),
+                              postprocess=st.lists(_steps, max_size=2, unique_by=str)) | st.just(_PADDED),
         accuracy=_optional(metric=st.sampled_from(["cosine", "top1", "spearman", "relative-error"]),
                            maxLoss=st.floats(0.0001, 0.25), evaluation=_data("evaluation")),
         objective=_optional(latency=st.fixed_dictionaries({"milliseconds": st.floats(0.05, 1000)}),

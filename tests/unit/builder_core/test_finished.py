@@ -17,7 +17,7 @@ from enginewright_builder.export import export_model, largest_difference
 from enginewright_builder.models import load_model
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.ort_session import OrtRunner
-from enginewright_builder.postprocess import finished, without_steps
+from enginewright_builder.postprocess import applied, best_few, finished, without_steps
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 
@@ -30,6 +30,10 @@ STEPS = {"softmax": (PostprocessStep(output="scores", function="softmax"),),
          "best of each token": (PostprocessStep(output="tokens", function="argMax"),),
          "best along an axis": (PostprocessStep(output="tokens", function="argMax", axis=1),),
          "best of the pooled": (POOLED, PostprocessStep(output="tokens", function="argMax")),
+         "best three": (PostprocessStep(output="scores", function="topK", k=3),),
+         "shares of all, the best first": (PostprocessStep(output="scores", function="softmax"),
+                                           PostprocessStep(output="scores", function="topK", k=5)),
+         "best two of the pooled": (POOLED, PostprocessStep(output="tokens", function="topK", k=2)),
          "of both outputs": (POOLED, PostprocessStep(output="scores", function="softmax"))}
 EACH = pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
 
@@ -72,6 +76,9 @@ def by_hand(steps: tuple[PostprocessStep, ...], given: Tensors, answers: Tensors
         elif step.function == "argMax":
             axis = step.axis or value.ndim - 1
             value = value.argmax(axis=axis, keepdims=value.ndim == 2).astype(np.int32)
+        elif step.function == "topK":
+            made[f"{step.output}_indices"] = np.argsort(-value, axis=1, kind="stable")[:, :step.k].astype(np.int32)
+            value = -np.sort(-value, axis=1)[:, :step.k]
         else:
             value = value / np.linalg.norm(value, axis=-1, keepdims=True)
         made[step.output] = value
@@ -171,6 +178,11 @@ KNOWN = Interface(inputs=(TensorSpec(name="attention_mask", dtype="int64", shape
     (PostprocessStep(output="number", function="softmax"), "output", "numbers behind it"),
     (PostprocessStep(output="scores", function="meanPooling", mask="attention_mask"), "output", "[batch, tokens"),
     (PostprocessStep(output="scores", function="argMax", axis=2), "axis", "has no dimension 2"),
+    (PostprocessStep(output="scores", function="topK"), "k", "picks 0 classes"),
+    (PostprocessStep(output="scores", function="topK", k=6), "k", "has 5 classes, of which 6"),
+    (PostprocessStep(output="tokens", function="topK", k=2), "output", "topK is of [batch, classes]"),
+    (PostprocessStep(output="number", function="topK", k=1), "output", "numbers behind it"),
+    (PostprocessStep(output="class", function="topK", k=2), "output", "is int64"),
     (PostprocessStep(output="tokens", function="meanPooling", mask="mask"), "mask", "no input of the model"),
     (PostprocessStep(output="tokens", function="meanPooling", mask="flag"), "mask", "no input of the model"),
 ])
@@ -186,6 +198,66 @@ def test_nothing_is_made_of_classes() -> None:
     assert finished(KNOWN, (best,)).outputs[1] == TensorSpec(name="scores", dtype="int32", shape=("batch", 1))
     with pytest.raises(UserError, match="is int32"):
         finished(KNOWN, (best, PostprocessStep(output="scores", function="softmax")))
+
+
+@pytest.mark.parametrize("last", ["softmax", "argMax", "topK"])
+def test_nothing_is_made_of_the_best_few(last: Any) -> None:
+    few = PostprocessStep(output="scores", function="topK", k=2)
+    assert finished(KNOWN, (few,)).outputs[1:2] + finished(KNOWN, (few,)).outputs[-1:] == (
+        TensorSpec(name="scores", dtype="float32", shape=("batch", 2)),
+        TensorSpec(name="scores_indices", dtype="int32", shape=("batch", 2)))
+    with pytest.raises(UserError, match=f"{last} follows topK") as caught:
+        finished(KNOWN, (few, PostprocessStep(output="scores", function=last, k=2)))
+    assert caught.value.field == "spec.interface.postprocess[1].function"
+    with pytest.raises(UserError, match="is int32"):
+        finished(KNOWN, (PostprocessStep(output="scores", function="argMax"), few))
+
+
+def test_a_name_that_is_taken_is_refused() -> None:
+    known = Interface(outputs=(TensorSpec(name="a", dtype="float32", shape=("batch", 5)),
+                               TensorSpec(name="a_indices", dtype="float32", shape=("batch", 5))))
+    with pytest.raises(UserError, match="has an output 'a_indices' already") as caught:
+        finished(known, (PostprocessStep(output="a", function="topK", k=2),))
+    assert (caught.value.field, caught.value.value) == ("spec.interface.postprocess[0].output", "a")
+
+
+def test_more_than_there_are_of_a_free_number_of_classes() -> None:
+    """Which the source alone shows, before any engine is built."""
+    few = PostprocessStep(output="a", function="topK", k=6)
+    known = Interface(outputs=(TensorSpec(name="a", dtype="float32", shape=("batch", "classes")),))
+    assert finished(known, (few,)).outputs[0].shape == ("batch", 6)
+    with pytest.raises(UserError, match="has 5 classes, of which 6") as caught:
+        applied((few,), {}, {"a": np.zeros((2, 5), np.float32)})
+    assert (caught.value.field, caught.value.remedy) == ("spec.interface.postprocess[0].k", "write at most 5")
+
+
+TIED = np.array([[1, 3, 3, 0, 3], [2, 2, 2, 2, 2]], np.float32)
+
+
+def test_the_first_of_equals_comes_first(tmp_path: Path) -> None:
+    """In the reference, in ONNX Runtime and, of sorts that are large too, in PyTorch."""
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["a"])], "net",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5])],
+                              [helper.make_tensor_value_info("a", TensorProto.FLOAT, ["batch", 5])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), tmp_path / "m.onnx")
+    model = load_model(locate(tmp_path / "m.onnx"), Interface(
+        postprocess=(PostprocessStep(output="a", function="topK", k=4),)))
+    exported = export_model(model, tmp_path / "export", [{"x": TIED}])
+    for answers in (model.run({"x": TIED}), OrtRunner(exported.path)({"x": TIED})):
+        np.testing.assert_array_equal(answers["a_indices"], [[1, 2, 4, 0], [0, 1, 2, 3]])
+        np.testing.assert_array_equal(answers["a"], [[3, 3, 3, 1], [2, 2, 2, 2]])
+
+
+@pytest.mark.torch
+def test_the_first_of_many_equals_comes_first_in_pytorch() -> None:
+    import torch
+
+    from enginewright_builder.models.finished import _best_few
+
+    step = PostprocessStep(output="a", function="topK", k=50)
+    values = np.random.default_rng(0).integers(0, 9, (3, 1000)).astype(np.float32)
+    for mine, theirs in zip(_best_few(step, torch.from_numpy(values)), best_few(step, values), strict=True):
+        np.testing.assert_array_equal(mine.numpy(), theirs)
 
 
 def test_a_graph_too_old_is_refused(tmp_path: Path) -> None:

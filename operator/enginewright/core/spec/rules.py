@@ -204,6 +204,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "!self.inputs.exists(one, one.dtype == 'string' && has(one.preprocess))",
              message="an input of texts stands in the place of all inputs of the source; leave it alone in the list, "
                      "or remove its preprocess", field=".inputs"),
+        Rule(rule="!has(self.postprocess) || self.postprocess.all(one, one.function != 'topK' || "
+                  "(self.postprocess.filter(other, other.output == one.output && other.function in "
+                  "['argMax', 'topK']).size() == 1 && self.postprocess.filter(other, other.output == one.output)"
+                  "[self.postprocess.filter(other, other.output == one.output).size() - 1].function == 'topK'))",
+             message="topK is the last step of its output, once, and without argMax; move or remove the others",
+             field=".postprocess"),
     ),
     "spec.interface.inputs[]": (
         Rule(rule="!has(self.normalise) || self.dtype == 'uint8'",
@@ -256,6 +262,10 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="mask is for function meanPooling alone; remove it, or write function meanPooling", field=".mask"),
         Rule(rule="!has(self.axis) || self.function == 'argMax'",
              message="axis is for function argMax alone; remove it, or write function argMax", field=".axis"),
+        Rule(rule="!has(self.k) || self.function == 'topK'",
+             message="k is for function topK alone; remove it, or write function topK", field=".k"),
+        Rule(rule="has(self.k) || self.function != 'topK'", message="topK needs k; write how many classes, such as 5",
+             field=".k"),
     ),
     "spec.rollout": (
         Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",

@@ -208,19 +208,24 @@ class InputSpec(TensorSpec):
 
 
 class PostprocessStepSpec(SpecModel):
-    """What becomes of one output before clients get it, as part of the engine, under the same name."""
+    """What becomes of one output before clients get it, as part of the engine, under the same name. topK answers under
+    a second name, too."""
 
     output: str = Field(min_length=1, max_length=MAX_NAME)
     """Name of the source's output."""
-    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax"]
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax", "topK"]
     """softmax, over the last dimension; sigmoid, of each number; meanPooling, the mean of the tokens' vectors without
     padding, [batch, tokens, width] to [batch, width]; l2Normalise, divided by the length, along the last dimension;
-    argMax, the number of the best class as int32, [batch, classes] to [batch, 1]."""
+    argMax, the number of the best class as int32, [batch, classes] to [batch, 1]; topK, the scores of the k best
+    classes from the best on, [batch, classes] to [batch, k], and beside them, as output NAME_indices, the numbers of
+    these classes as int32. topK is the last step of its output."""
     mask: str = Field(default="", max_length=MAX_NAME)
     """With meanPooling: the input that has 1 for each token and 0 for padding. Left out: attention_mask."""
     axis: int | None = Field(default=None, ge=1, le=7)
     """With argMax: the dimension of classes, 1 for the first behind the batch, as of segmentations, [batch, classes,
     height, width] to [batch, height, width]. Left out: the last."""
+    k: int | None = Field(default=None, ge=1, le=3840)
+    """With topK: how many classes, at most as many as there are. TensorRT picks no more than 3840."""
 
 
 class PadValueSpec(SpecModel):

@@ -16,6 +16,7 @@ from enginewright.core.spec.padding_rules import padding_problems
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
+from enginewright.core.spec.postprocess_rules import postprocess_problems
 from enginewright.core.spec.quality_rules import quality_problems
 from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
@@ -296,13 +297,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
         yield from _normalise(f"spec.interface.inputs[{index}]", tensor)
         yield from image_problems(f"spec.interface.inputs[{index}]", tensor)
     yield from text_problems("spec.interface.inputs", interface.inputs)
-    for index, step in enumerate(interface.postprocess):
-        if step.mask and step.function != "meanPooling":
-            yield _problem(f"spec.interface.postprocess[{index}].mask", step.mask,
-                           f"says nothing of function {step.function}", "remove it, or write function meanPooling")
-        if step.axis is not None and step.function != "argMax":
-            yield _problem(f"spec.interface.postprocess[{index}].axis", step.axis,
-                           f"says nothing of function {step.function}", "remove it, or write function argMax")
+    yield from postprocess_problems(interface, spec.accuracy.task)
     yield from padding_problems(interface)
 
 

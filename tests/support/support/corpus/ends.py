@@ -13,7 +13,7 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
         "'bool'", "'uint16'", "'uint32'", "'uint64'", "'int8'", "'int16'", "'int32'", "'int64'", "'float16'",
         "'float32'", "'float64'", "'string'"),
     "spec.interface.inputs[0].shape": ("empty", "null"),
-    "spec.interface.postprocess[0].function": ("'softmax'", "'sigmoid'", "'l2Normalise'", "'argMax'"),
+    "spec.interface.postprocess[0].function": ("'softmax'", "'sigmoid'", "'l2Normalise'", "'argMax'", "'topK'"),
     "spec.interface.inputs[0].preprocess": ("empty",),
     "spec.interface.inputs[0].preprocess.fromSource": ("true",),
     "spec.interface.inputs[0].preprocess.size": ("empty", "null"),

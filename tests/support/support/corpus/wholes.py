@@ -79,7 +79,8 @@ SLICE: Raw = {
         "name": "authorities", "key": "ca.pem"}}},
     "interface": {"inputs": [_tensor("photo", shape=["batch", 3, "224..1024", "224..1024"], normalise={}, preprocess={
         "fromSource": False, "size": {"height": 256, "width": 240}, "resample": "bicubic",
-        "cropSize": {"height": 224, "width": 200}})]},
+        "cropSize": {"height": 224, "width": 200}})],
+                  "postprocess": [{"output": "scores", "function": "topK", "k": 5}]},
     "placement": {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"},
                   "mig": {"profile": "1g.10gb", "strategy": "single", "dra": {"deviceClassName": "mig.nvidia.com"}}},
     "replicas": 3,
