@@ -21,7 +21,7 @@ from enginewright_builder.contract import QualityReport
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import ENGINE, FakeKubelet, Script
 from support.operators import Depths, Scores, embedded
-from support.prometheus import at_once, running, series
+from support.prometheus import at_once, fired, running, series
 from support.stand_in import free_port
 
 QUICK: Final = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySeconds": 0}
@@ -55,12 +55,6 @@ class Monitors(Scores):
 
 def named(alarm: str) -> str:
     return alarm.lower()
-
-
-async def fired(http: httpx.AsyncClient, url: str) -> set[tuple[str, str]]:
-    """Alarms and their models."""
-    found = await series(http, url, 'ALERTS{alertstate="firing"}')
-    return {(one["alertname"].removeprefix("Enginewright"), one.get("optimisedmodel", "")) for one in found}
 
 
 async def test_the_state_of_a_model_fires_its_alarm_and_no_other(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from itertools import product
+from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
@@ -22,6 +23,9 @@ class Tally:
         held.set_function(lambda: room.bytes)
         self._ended = Counter("enginewright_activator_requests", "Requests by how they ended.",
                               ("protocol", "result"), registry=self.registry)
+        # All stand at 0 from the start: Prometheus takes a series that begins at 1 for one that has not grown.
+        for protocol, result in product(get_args(Protocol), get_args(Result)):
+            self._ended.labels(protocol, result)
 
     def ended(self, protocol: Protocol, result: Result) -> None:
         self._ended.labels(protocol, result).inc()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ import yaml
 from support.apiserver import eventually
 from support.stand_in import free_port
 
-RULES = Path(__file__).resolve().parents[3] / "charts" / "enginewright" / "files" / "rules.yaml"
+ROOT = Path(__file__).resolve().parents[3]
+RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
+RUNBOOKS = ROOT / "docs" / "runbooks"
 
 
 def at_once(directory: Path) -> Path:
@@ -63,6 +66,38 @@ async def series(http: httpx.AsyncClient, url: str, query: str) -> list[dict[str
     answer = (await http.get(f"{url}/api/v1/query", params={"query": query})).json()
     assert answer["status"] == "success", (query, answer)
     return [one["metric"] for one in answer["data"]["result"]]
+
+
+async def fired(http: httpx.AsyncClient, url: str) -> set[tuple[str, str]]:
+    """Alarms and their models."""
+    found = await series(http, url, 'ALERTS{alertstate="firing"}')
+    return {(one["alertname"].removeprefix("Enginewright"), one.get("optimisedmodel", "")) for one in found}
+
+
+async def fires_only(http: httpx.AsyncClient, url: str, *alarms: tuple[str, str]) -> None:
+    """Waits until these fire and no other does."""
+
+    async def they_do() -> bool:
+        found = await fired(http, url)
+        assert found == set(alarms), found
+        return True
+
+    await eventually(they_do)
+
+
+async def runbook_finds(http: httpx.AsyncClient, url: str, alarm: str, model: str = "") -> None:
+    """Waits until each expression on the alarm's page finds something where ``NAME`` is ``model``."""
+    page = (RUNBOOKS / f"Enginewright{alarm}.md").read_text()
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    asked = [line.replace("NAME", model) for language, block in blocks if not language for line in block.splitlines()]
+    assert asked, f"the runbook of {alarm} asks Prometheus nothing"
+
+    async def all_do() -> bool:
+        empty = [text for text in asked if not await answers(http, url, text)]
+        assert empty == [], empty
+        return True
+
+    await eventually(all_do)
 
 
 async def _ready(http: httpx.AsyncClient, url: str) -> bool:
