@@ -37,6 +37,7 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Array, Tensors
 from enginewright_builder.triton.model_config import parse_text
+from enginewright_builder.triton.own_metrics import total
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
@@ -92,7 +93,7 @@ async def test_answers_beside_others_are_those_alone(built: Path) -> None:
     assert executions < len(given), "no two requests of different length shared an execution"
     for mine, expected in zip(answers, alone, strict=True):
         np.testing.assert_allclose(mine, expected, atol=1e-4)
-    assert counted(metrics, "enginewright_positions_total") > 0
+    assert total(metrics, "enginewright_positions_total") > 0
 
 
 async def test_only_a_request_whose_inputs_differ_in_length_gets_an_error(built: Path) -> None:
@@ -237,7 +238,3 @@ async def test_several_instances_and_what_joining_brings(pooled: Artifact, tmp_p
 
 async def asked(channels: Channels, inputs: Tensors) -> Array:
     return decode(await channels.call(encode("model", inputs).payload, 60.0))["sentence_embedding"]
-
-
-def counted(page: str, name: str) -> float:
-    return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if line.startswith(f"{name}{{"))

@@ -19,8 +19,10 @@ from enginewright_builder.engines.composite import CompositeRunner, combine
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
+from enginewright_builder.triton.own_metrics import total
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
+from support.apiserver import eventually
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 3)),),
@@ -41,6 +43,21 @@ def adds(folder: Path, number: float) -> Artifact:
               save_as_external_data=True, location="weights.bin", size_threshold=0)
     return Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), triton_backend="python", interface=INTERFACE,
                     files={file.name: file for file in sorted(folder.iterdir())}, runtime_version="onnxruntime")
+
+
+def picks(folder: Path) -> Artifact:
+    """Of three weights; it fails where there is none of that number."""
+    interface = Interface(inputs=(TensorSpec(name="x", dtype="int64", shape=("batch", 1)),),
+                          outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 1)),))
+    graph = helper.make_graph([helper.make_node("Gather", ["weights", "x"], ["y"])], "picks",
+                              [helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 1])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 1])],
+                              [numpy_helper.from_array(np.array([5, 6, 7], np.float32), "weights")])
+    folder.mkdir()
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
+              folder / "model.onnx")
+    return Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), triton_backend="python", interface=interface,
+                    files={"model.onnx": folder / "model.onnx"}, runtime_version="onnxruntime")
 
 
 @pytest.fixture
@@ -84,6 +101,26 @@ async def test_requests_that_wait_together_go_to_the_member_of_their_sum(composi
         members = {float(answer[0, 0]) - index for index, answer in enumerate(answers)}
         assert members <= set(ADDED.values())
         assert members & {20.0, 30.0}, "no two requests were joined"
+
+
+async def test_triton_counts_what_the_engine_fails_on(tmp_path: Path) -> None:
+    """It counts an error as an answer as a success, so a call on which the engine fails altogether fails itself."""
+    write_model(tmp_path / "root", "picks", picks(tmp_path / "picks"), ServingChoice(max_batch_size=4), cores=1)
+    good, bad = (encode("picks", {"x": np.array([[number]], np.int64)}).payload for number in (1, 9))
+    async with (TritonServer(tmp_path / "root", models=("picks",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+        for _ in range(3):
+            with pytest.raises(grpc.aio.AioRpcError, match="indices element out of data bounds") as failed:
+                await channels.call(bad, 30.0)
+            assert failed.value.code() is grpc.StatusCode.INTERNAL
+            assert "ort_session.py" not in str(failed.value.details())
+        assert decode(await channels.call(good, 30.0))["y"] == 6
+
+        async def counted() -> bool:  # after the answer is sent
+            page = await server.metrics()
+            return (total(page, "nv_inference_request_success"), total(page, "nv_inference_request_failure")) == (1, 3)
+
+        await eventually(counted)
 
 
 @pytest.mark.torch

@@ -3,7 +3,8 @@
 Copied into the version folder, with the session module of every runtime that is named there; it may import only the
 standard library and NumPy, and the session modules what they run with. All requests of one call that have equal shapes
 run as one batch, and those of different length where padding is harmless. An error answers the request that caused it
-and leaves the others alone.
+and leaves the others alone. Where the engine fails on all requests of a call, the call fails: Triton counts that as
+failures of the backend, and an answer that is an error as a success.
 
 Where ``tokeniser.json`` lies beside it clients send texts: ``tokeniser.py`` makes the engines' inputs of those of
 each request. From there on that is as a request of token ids.
@@ -27,7 +28,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ class TritonPythonModel:
                 groups.setdefault(self.key(inputs) if self.batched else index, []).append((index, inputs))
         answers = dict(pair for group in groups.values() for pair in self.answer(group))
         self.tally.tell()
+        if len(answers) == len(requests) and (error := common_error(answers.values())):
+            raise RuntimeError(reason(error))
         return [self.respond(request, answers.get(index, taken[index])) for index, request in enumerate(requests)]
 
     def tokenised(self, given: Sequence[Tensors | Exception]) -> list[Tensors | Exception]:
@@ -214,6 +217,12 @@ def attempted(work: Callable[[Any], Tensors], given: Any) -> Tensors | Exception
         return error
 
 
+def common_error(answers: Iterable[Tensors | Exception]) -> Exception | None:
+    """That of the first answer, if all are errors."""
+    errors = [one if isinstance(one, Exception) else None for one in answers]
+    return errors[0] if all(errors) else None
+
+
 def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:
     """Views of each member's rows."""
     for name, array in joined.items():
@@ -279,4 +288,8 @@ def loaded(folder: Path, name: str) -> Any:
 
 
 def failed(error: Exception) -> Any:
-    return pb_utils.InferenceResponse(error=pb_utils.TritonError(f"{type(error).__name__}: {error}"))
+    return pb_utils.InferenceResponse(error=pb_utils.TritonError(reason(error)))
+
+
+def reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
