@@ -15,22 +15,24 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from enginewright_builder.contract import INDICES
+from enginewright_builder.ids import are_ids, equal_share
 from enginewright_builder.tensors import Array, Tensors
 
-_INDICES, _TYPE = "_indices", "int32"
+_TYPE = "int32"
 # Of the largest score of an answer: what a served answer, too, may be off by from the engine's (``triton/prove.py``).
 NEAR_TIE = 0.01
 
 
 def indices_of(output: str) -> str:
     """How the output is called that has the classes of the scores ``output``."""
-    return f"{output}{_INDICES}"
+    return f"{output}{INDICES}"
 
 
 def are_best(name: str, answers: Tensors) -> bool:
     """Whether output ``name`` has the classes of scores beside it."""
-    classes, scores = answers.get(name), answers.get(name.removesuffix(_INDICES))
-    if classes is None or scores is None or not name.endswith(_INDICES) or str(classes.dtype) != _TYPE:
+    classes, scores = answers.get(name), answers.get(name.removesuffix(INDICES))
+    if classes is None or scores is None or not name.endswith(INDICES) or str(classes.dtype) != _TYPE:
         return False
     return scores.dtype.kind == "f" and scores.ndim == 2 and scores.shape == classes.shape
 
@@ -38,9 +40,17 @@ def are_best(name: str, answers: Tensors) -> bool:
 def found_share(name: str, reference: Tensors, got: Array) -> npt.NDArray[np.float64]:
     """Of each sample's classes ``reference[name]`` that ``got`` has as well, in as good a place; ``[batch]``."""
     wanted = reference[name]
-    scores = reference[name.removesuffix(_INDICES)].astype(np.float64)
+    scores = reference[name.removesuffix(INDICES)].astype(np.float64)
     each = zip(wanted, scores, got.reshape(wanted.shape), strict=True)
     return np.array([_found(*row) for row in each], np.float64)
+
+
+def share_of_names(name: str, reference: Tensors, got: Array) -> npt.NDArray[np.float64] | None:
+    """Of each sample, ``[batch]``, how much of an output that has numbers of classes or tokens is right; None for one
+    that has amounts."""
+    if are_best(name, reference):
+        return found_share(name, reference, got)
+    return equal_share(reference[name], got) if are_ids(reference[name]) else None
 
 
 def missed_share(name: str, reference: Tensors, got: Array) -> float:

@@ -147,6 +147,10 @@ class TensorSpec:
     preprocess: Preprocess | None = None
 
 
+# Behind the name of an output of which ``topK`` picks: the output that has the numbers of the classes picked.
+INDICES = "_indices"
+
+
 @dataclass(frozen=True, kw_only=True)
 class PostprocessStep:
     """What becomes of the source's ``output`` before clients get it, under the same name. ``mask`` is the input that

@@ -33,10 +33,10 @@ from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magni
 from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
 from enginewright_builder.accuracy.task import Exam, excessive_loss
-from enginewright_builder.best_few import are_best, found_share
+from enginewright_builder.best_few import share_of_names
 from enginewright_builder.contract import GroupFigure, TaskFigure
 from enginewright_builder.errors import UserError
-from enginewright_builder.ids import are_ids, equal_share
+from enginewright_builder.ids import are_ids
 from enginewright_builder.tensors import Array, Tensors
 
 _ENTRIES_AT_ONCE = 8_000_000
@@ -206,10 +206,8 @@ class _Comparison:
     def _output(self, name: str, reference: Tensors, candidate: Tensors) -> Floats | None:
         """None where it is ranked across samples instead."""
         one, other = reference[name], candidate[name]
-        if are_best(name, reference):
-            return found_share(name, reference, other)
-        if are_ids(one):
-            return equal_share(one, other)
+        if (share := share_of_names(name, reference, other)) is not None:
+            return share
         if self._metric == "spearman" and entries(one) < MIN_RANKS:
             return None
         return SCORES[str(self._metric)](one, other, self._typical[name])

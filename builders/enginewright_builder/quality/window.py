@@ -10,8 +10,7 @@ import numpy as np
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
 from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
-from enginewright_builder.best_few import are_best, found_share
-from enginewright_builder.ids import are_ids, equal_share
+from enginewright_builder.best_few import share_of_names
 from enginewright_builder.tensors import Array, Tensors
 
 # The gate holds the mean of its magnitudes to a limit, of which this is the laxest: one answer may be further out.
@@ -67,10 +66,8 @@ class Window:
 
     def _output(self, name: str, references: Tensors, answer: Array) -> Floats | None:
         reference = references[name]
-        if are_best(name, references):
-            return found_share(name, references, answer)
-        if are_ids(reference):
-            return equal_share(reference, answer)
+        if (share := share_of_names(name, references, answer)) is not None:
+            return share
         metric, here, there = str(self._metric), norms(reference), norms(answer)
         typical = self._typical.get(name) or typical_norm(here)
         if not typical or (metric == "spearman" and entries(reference) < MIN_RANKS):

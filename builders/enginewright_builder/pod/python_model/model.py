@@ -28,7 +28,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,9 @@ class TritonPythonModel:
                 groups.setdefault(self.key(inputs) if self.batched else index, []).append((index, inputs))
         answers = dict(pair for group in groups.values() for pair in self.answer(group))
         self.tally.tell()
-        if len(answers) == len(requests) and (error := common_error(answers.values())):
-            raise RuntimeError(reason(error))
+        errors = [one for one in answers.values() if isinstance(one, Exception)]
+        if errors and len(errors) == len(requests):
+            raise RuntimeError(reason(errors[0]))
         return [self.respond(request, answers.get(index, taken[index])) for index, request in enumerate(requests)]
 
     def tokenised(self, given: Sequence[Tensors | Exception]) -> list[Tensors | Exception]:
@@ -215,12 +216,6 @@ def attempted(work: Callable[[Any], Tensors], given: Any) -> Tensors | Exception
         return work(given)
     except Exception as error:
         return error
-
-
-def common_error(answers: Iterable[Tensors | Exception]) -> Exception | None:
-    """That of the first answer, if all are errors."""
-    errors = [one if isinstance(one, Exception) else None for one in answers]
-    return errors[0] if all(errors) else None
 
 
 def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from enginewright.core.problems import Problem
 from enginewright.core.spec.engine import TaskSpec
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.source import InterfaceSpec, PostprocessStepSpec
+from enginewright_builder.contract import INDICES
 
 TOP_K = "topK"
 # The functions that each field is for.
@@ -25,7 +26,7 @@ def postprocess_problems(interface: InterfaceSpec, task: TaskSpec | None) -> Ite
         if step.function == TOP_K:
             yield from _best_few(field, index, interface)
     picked = {name for step in interface.postprocess if step.function == TOP_K
-              for name in (step.output, f"{step.output}_indices")}
+              for name in (step.output, f"{step.output}{INDICES}")}
     if task is not None and task.output in picked:
         yield _problem("spec.accuracy.task.output", task.output,
                        "has the best few classes, and a metric on labels takes all or the best alone",

@@ -208,8 +208,8 @@ class InputSpec(TensorSpec):
 
 
 class PostprocessStepSpec(SpecModel):
-    """What becomes of one output before clients get it, as part of the engine, under the same name. topK answers under
-    a second name, too."""
+    """What becomes of one output before clients get it, as part of the engine, under the same name. topK also
+    answers under a second name."""
 
     output: str = Field(min_length=1, max_length=MAX_NAME)
     """Name of the source's output."""
