@@ -147,7 +147,7 @@ def _read(cell: dict[str, Any], model: dict[str, Any], *, packages: bool) -> Non
         known = model["log"].get(name)
         if name == ANCHOR or (name in _BASELINES and name != SOURCE) or (known and known[place] is not None):
             continue
-        if not packages and not name.startswith("tensorrt "):
+        if (not packages and not name.startswith("tensorrt ")) or name.endswith(" quick"):
             continue
         model["log"].setdefault(name, [None] * len(BATCHES))[place] = round(math.log(one["ms"] / anchor), 4)
         if name != SOURCE:

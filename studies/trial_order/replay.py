@@ -3,7 +3,7 @@
 Each model is judged by what the *other* models tell: its own rows are left out of the table. A candidate's times and
 seconds are those that were measured; of one that was not measured it is unknown whether it is faster, so it costs its
 usual time and gains nothing: as a rung for every batch it is a little slower than the anchor, tuned as fast as untuned.
-But TensorRT's engine for batch 1 gained at each of the five models that it was measured at, and gains as much as at the
+A quick engine is slower than its full one by what the builder assumes. TensorRT's engine for batch 1 gained at each of the five models that it was measured at, and gains as much as at the
 least of them; one with a profile for each batch is as fast as the single ones, as it was but for one batch of a model.
 """
 
@@ -12,15 +12,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, Costs
+from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, QUICK, Costs
 from enginewright_builder.competition.experience import GATE_SECONDS, Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
-from enginewright_builder.competition.promise import Known
+from enginewright_builder.competition.promise import QUICK_LOG, Known
 from enginewright_builder.engines.base import BatchRange, Rung
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.measure.look import Look
@@ -68,6 +68,9 @@ class World:
 
     def times(self, plan: Plan) -> dict[int, float]:
         """Also of what was not measured, which gains nothing."""
+        if plan.rung.quick:
+            full = self.times(replace(plan, rung=replace(plan.rung, quick=False)))
+            return {batch: time * math.exp(QUICK_LOG) for batch, time in full.items()}
         found, whole = self.measured(plan.name), self.measured(plan.of) if plan.of else {}
         alone = {batch: self.measured(f"{plan.of} @{batch}").get(batch) for batch in BATCHES}
         if plan.rung.backend == "tensorrt" and BATCHES[0] in whole:
@@ -76,7 +79,7 @@ class World:
                 if plan.rung.covers(batch)}
 
     def passes(self, name: str) -> bool:
-        return bool(self.record["passes"].get(name.partition(" @")[0], True))
+        return bool(self.record["passes"].get(name.partition(" @")[0].removesuffix(" quick"), True))
 
     def best(self) -> dict[int, float]:
         names = [name for name in (*self.record["log"], self.guesses.anchor)
@@ -86,6 +89,9 @@ class World:
 
     def seconds(self, rung: Rung, timed: frozenset[int] = frozenset()) -> tuple[float, float]:
         """Of its graph, and of its build, where the timing cache has the engines for the batches ``timed`` alone."""
+        if rung.quick:
+            writing, whole = self.seconds(replace(rung, quick=False), timed)
+            return writing, whole * QUICK[rung.backend]
         known, tuned = self.record["seconds"], [one.best for one in rung.ranges]
         graph = known.get(f"graph {rung.precision}") if rung.backend == "tensorrt" else 0.0
         if graph is None:

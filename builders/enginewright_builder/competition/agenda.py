@@ -5,6 +5,7 @@ layers kept precise. :mod:`promise` says what each could gain. What holds whatev
 
 * As long as nothing passes, the cheapest rung in full precision follows the first trial, and comes first on a CPU,
   where it takes seconds: so there is something to ship.
+* What no longer fits into the time is built quickly, by an engine that can, if that fits.
 * A rung that was asked for and promises nothing is tried at last, as long as there is time; a tuned or mended one is
   not, and neither is an unrequested one, once something passes.
 """
@@ -12,9 +13,9 @@ layers kept precise. :mod:`promise` says what each could gain. What holds whatev
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from enginewright_builder.competition.cost import Costs
+from enginewright_builder.competition.cost import QUICK, Costs
 from enginewright_builder.competition.experience import Experience
 from enginewright_builder.competition.promise import SUPERFLUOUS, Known, Outlook, Promise, Trial
 from enginewright_builder.engines.base import Rung
@@ -72,7 +73,7 @@ class Agenda:
 
     def next(self, stand: Stand) -> Plan | None:
         """The next trial; None where nothing that is left fits into the time or is worth it."""
-        plans = self._open(stand)
+        plans = self._fitting(stand)
         if stand.left <= 0:
             return None
         if safe := self._safe(stand, plans):
@@ -125,6 +126,16 @@ class Agenda:
         found += [Plan(rung=plan.rung, mends=plan.name) for plan in self.plans if plan.name in stand.refused]
         return {plan.name: plan for plan in found if plan.name not in stand.tried}
 
+    def _fitting(self, stand: Stand) -> dict[str, Plan]:
+        """What is open; in place of what would take longer than is left, its quick build where that would not."""
+        found = []
+        for plan in self._open(stand).values():
+            quick = replace(plan, rung=replace(plan.rung, quick=True))
+            late = plan.rung.backend in QUICK and not plan.mends and self.seconds(plan, stand) > stand.seconds
+            fits = late and quick.name not in stand.tried and self.seconds(quick, stand) <= stand.seconds
+            found.append(quick if fits else plan)
+        return {plan.name: plan for plan in found}
+
     def _safe(self, stand: Stand, plans: Mapping[str, Plan]) -> Plan | None:
         """The cheapest in full precision, while nothing passes: second at the latest."""
         if stand.known.passing or (not stand.tried and self.experience.accelerator != "cpu"):
@@ -141,5 +152,5 @@ class Agenda:
         return Trial(name=plan.name, whole=plan.of or f"{plan.rung.backend} {plan.rung.precision}",
                      covers=frozenset(batch for batch in batches if plan.rung.covers(batch)),
                      seconds=self.costs.expected(plan.rung, plan.kept, new_graph=bool(plan.mends)),
-                     tuned=tuple(one.best for one in plan.rung.ranges), mends=plan.mends,
+                     tuned=tuple(one.best for one in plan.rung.ranges), quick=plan.rung.quick, mends=plan.mends,
                      needs=plan.of if waits else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from enginewright_builder.competition.experience import Experience
 from enginewright_builder.engines.base import Rung
@@ -22,6 +22,9 @@ _SHARED = 0.7
 # What an engine for several batches takes of the time of one for a single batch that is built already, as the timing
 # cache has its layers: MiniLM's took 25 s after those for batch 1 and 8, which had taken 54 (trials.json).
 CACHED = 0.3
+# What TensorRT takes at a lower level of optimisation, of what it takes at the usual one: ResNet-50's FP16 for batch 1
+# took 22 s for 47 (H200, TensorRT 10.6).
+QUICK = {"tensorrt": 0.5}
 # To load an engine that was made beside the builds, capture its graphs and gate it: 1 to 8 s of Swin and ConvNeXt on an
 # H100; 20 of EfficientNet, when it still captured ten graphs.
 LOAD_SECONDS = 8.0
@@ -61,7 +64,7 @@ class Costs:
         if built:
             of = rung.backend, rung.precision
             self._graphs.add((*of, kept))
-            self._timed |= {(*of, one.best) for one in rung.ranges}
+            self._timed |= {(*of, one.best) for one in rung.ranges if not rung.quick}
             self._writing[of] = max(graph_seconds, self._writing.get(of, 0.0))
 
     def expected(self, rung: Rung, kept: tuple[str, ...] = (), *, new_graph: bool = False) -> float:
@@ -85,6 +88,9 @@ class Costs:
         def seconds(*tuned: int) -> float:
             return self.experience.build_seconds(rung.backend, rung.precision, self.look, tuned=tuned)
 
+        if rung.quick:
+            gate = self.experience.gate_seconds(self.look)
+            return gate + (self._build(replace(rung, quick=False)) - gate) * QUICK.get(rung.backend, 1.0)
         batches = [one.best for one in rung.ranges]
         if len(batches) < 2:
             return seconds(*batches)

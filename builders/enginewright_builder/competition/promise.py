@@ -35,6 +35,9 @@ SUPERFLUOUS = 0.002
 # Spread of a tuned engine's gain at a batch once that of a sibling there is known: of another precision, or of the same
 # one, tuned for other batches as well (product.json: 0 to 3 % apart).
 _SIBLING_SPREAD, _TWIN_SPREAD = 0.05, 0.01
+# What a quick engine loses: ResNet-50's FP16 for batch 1 took 0.374 ms, where five of the usual level took 0.339 to 0.368
+# (H200, TensorRT 10.6).
+QUICK_LOG, _QUICK_SPREAD = 0.05, 0.04
 # A mended candidate is slower than it was, and the gate admits few: neither four nor twelve layers mended ViT's INT8.
 _MENDED_LOG, _MENDED_SPREAD, _MENDED_PASSES = 0.08, 0.06, 0.3
 
@@ -44,13 +47,14 @@ class Trial:
     """A candidate that could be built, by its ``name``. ``whole`` names the one of its engine and precision that takes
     every batch: itself, unless it is tuned for ``tuned`` batches. ``mends`` names the refused one that it is made from.
     ``needs`` names the trial that has to pass before this one may be begun; empty for one that may be now. ``covers``
-    are the batches that it takes; ``seconds`` what it takes to build and gate."""
+    are the batches that it takes; ``seconds`` what it takes to build and gate; ``quick`` is as in its rung."""
 
     name: str
     whole: str
     covers: frozenset[int]
     seconds: float
     tuned: tuple[int, ...] = ()
+    quick: bool = False
     mends: str = ""
     needs: str = ""
 
@@ -236,6 +240,8 @@ class Outlook:
             worlds = self._whole(one.whole) + log + spread * _normal(f"{one.backend} tuned {len(one.tuned) > 1}")
         else:
             worlds = self._whole(one.whole)
+        if one.quick:
+            worlds = worlds + QUICK_LOG + _QUICK_SPREAD * _normal(f"{one.backend} quick")
         covered = np.array([batch in one.covers for batch in self._known.batches])
         result: Floats = np.where(self._passes(one)[:, None] & covered[None, :], worlds, np.inf)
         return result

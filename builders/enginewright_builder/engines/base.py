@@ -32,19 +32,22 @@ class BatchRange:
 class Rung:
     """One engine that could be built. ``ranges`` empty means: one engine for every batch, tuned for none.
 
+    ``quick``: its builder looks at fewer kernels, which takes a part of the time (:data:`competition.cost.QUICK`).
     ``unavailable`` says why it cannot be built here, empty if it can.
     """
 
     backend: str
     precision: str
     ranges: tuple[BatchRange, ...] = ()
+    quick: bool = False
     unavailable: str = ""
 
     @property
     def name(self) -> str:
-        """``tensorrt fp16``, and ``tensorrt fp16 @1+8`` where it is tuned for batch 1 and batch 8."""
+        """``tensorrt fp16``, and ``tensorrt fp16 @1+8`` where it is tuned for batch 1 and batch 8; ``tensorrt fp16 @8
+        quick`` where its builder looks at fewer kernels."""
         tuned = "+".join(str(one.best) for one in self.ranges)
-        return f"{self.backend} {self.precision}" + (f" @{tuned}" if tuned else "")
+        return f"{self.backend} {self.precision}" + (f" @{tuned}" if tuned else "") + (" quick" if self.quick else "")
 
     def covers(self, batch: int) -> bool:
         return not self.ranges or any(one.low <= batch <= one.high for one in self.ranges)

@@ -72,7 +72,7 @@ class TensorRtEngine:
         graph_seconds = time.monotonic() - begin
         shapes = profiles(rung, model.interface, _example(model, context), context.max_batch_size, context.joined)
         request = PlanRequest(
-            graph=graph, precision=rung.precision, interface=model.interface, profiles=shapes,
+            graph=graph, precision=rung.precision, interface=model.interface, profiles=shapes, quick=rung.quick,
             memory_bytes=context.device.memory_bytes, timing_caches=context.timing_caches,
             cache_key=CacheKey(product=device.product, capability=device.capability_text,
                                mig_profile=context.device.mig_profile, tensorrt=str(trt.__version__)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.cost import LOAD_SECONDS, Costs
+from enginewright_builder.competition.cost import LOAD_SECONDS, QUICK, Costs
 from enginewright_builder.competition.experience import experience
 from enginewright_builder.competition.promise import Known
 from enginewright_builder.engines.base import BatchRange, Rung
@@ -164,3 +164,46 @@ class TestCosts:
         before = costs.expected(self.RUNG)
         costs.record(self.RUNG, (), 0.5, 0.0, built=False)
         assert costs.expected(self.RUNG) == before
+
+
+def test_what_no_longer_fits_into_the_time_is_built_quickly_and_once() -> None:
+    one = agenda(("tensorrt fp16",))
+    times = {"tensorrt fp16": (0.5, 0.6, 1.1)}
+    full = Plan(rung=Rung(backend="tensorrt", precision="fp16", ranges=(bucket_ranges(BATCHES)[0],)), of="tensorrt fp16")
+    takes = one.seconds(full, stand(times))
+    assert following(one, stand(times, seconds=takes)) == "tensorrt fp16 @1"
+    assert following(one, stand(times, seconds=takes - 1)) == "tensorrt fp16 @1 quick"
+    assert following(one, stand({**times, "tensorrt fp16 @1 quick": (0.4, 9.0, 9.0)}, seconds=takes - 1)) == ""
+    # It is named in the report as what a longer build may bring, if that is more than nothing.
+    left = {plan.name for plan, _ in one.left(stand({**times, "tensorrt fp16 @1 quick": (0.45, 9.0, 9.0)}, seconds=1))}
+    assert "tensorrt fp16 @1 quick" not in left
+
+
+def test_an_engine_that_has_no_quick_build_is_left_out_as_before() -> None:
+    one = agenda(("torch fp16", "onnxruntime fp16"))
+    assert following(one, stand({"onnxruntime fp16": (1.0, 2.0, 4.0)}, seconds=15.0)) == ""
+
+
+def test_a_quick_build_takes_a_part_of_the_time_and_the_whole_gate() -> None:
+    told = experience("gpu")
+    costs = Costs(told, TEXT)
+    full = Rung(backend="tensorrt", precision="fp16", ranges=(bucket_ranges(BATCHES)[1],))
+    gate, quick = told.gate_seconds(TEXT), replace(full, quick=True)
+    graph = told.graph_seconds("tensorrt", "fp16", TEXT)
+    assert costs.expected(quick) - graph - gate == pytest.approx(QUICK["tensorrt"] * (costs.expected(full) - graph - gate))
+    # One that took twice as long as expected says the same of full ones.
+    costs.record(quick, (), 2 * (costs.expected(quick) - graph), 0.0, built=True)
+    assert costs.paces == {"tensorrt fp16 @one": pytest.approx(2.0)}
+
+
+def test_what_a_quick_build_timed_makes_no_later_build_shorter() -> None:
+    ranges = bucket_ranges(BATCHES)
+    single, several = (Rung(backend="tensorrt", precision="fp16", ranges=one) for one in ((ranges[1],), ranges))
+
+    def after(built: Rung) -> float:
+        costs = Costs(experience("gpu"), TEXT)
+        costs.record(built, (), costs.expected(built), costs.expected(built) / 2, built=True)
+        costs.paces.clear()
+        return costs.expected(several)
+
+    assert after(single) < after(replace(single, quick=True))

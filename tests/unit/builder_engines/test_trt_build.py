@@ -52,6 +52,7 @@ class Config:
     """``caches`` are what it was given as timing caches, in turn."""
 
     accepts: Callable[[bytes], bool]
+    builder_optimization_level: int = 0
     caches: list[bytes] = field(default_factory=list)
     workspace: int = 0
     progress_monitor: Any = None
@@ -157,6 +158,17 @@ def test_what_was_measured_before_is_used_and_kept_with_what_is_new(request_: Pl
     assert plan == b"plan"
     assert trt.configs[0].caches == [MEASURED]
     assert not any("ignored" in line for line in told)
+    assert timing_cache.load(request_.timing_caches or Path(), KEY).content == MEASURED + b", measured now"
+
+
+def test_a_quick_build_looks_at_fewer_kernels_and_leaves_no_timings(request_: PlanRequest) -> None:
+    kept(request_)
+    full, quick = StandIn(), StandIn()
+    build(quick, replace(request_, quick=True))
+    assert timing_cache.load(request_.timing_caches or Path(), KEY).content == MEASURED
+    assert quick.configs[0].caches == [MEASURED]
+    build(full, request_)
+    assert full.configs[0].builder_optimization_level > quick.configs[0].builder_optimization_level
     assert timing_cache.load(request_.timing_caches or Path(), KEY).content == MEASURED + b", measured now"
 
 
