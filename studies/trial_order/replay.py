@@ -3,8 +3,9 @@
 Each model is judged by what the *other* models tell: its own rows are left out of the table. A candidate's times and
 seconds are those that were measured; of one that was not measured it is unknown whether it is faster, so it costs its
 usual time and gains nothing: as a rung for every batch it is a little slower than the anchor, tuned as fast as untuned.
-A quick engine is slower than its full one by what the builder assumes. TensorRT's engine for batch 1 gained at each of the five models that it was measured at, and gains as much as at the
+But TensorRT's engine for batch 1 gained at each of the five models that it was measured at, and gains as much as at the
 least of them; one with a profile for each batch is as fast as the single ones, as it was but for one batch of a model.
+A quick engine takes the part of the full one's seconds, and loses the speed, that the builder expects.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, QUICK, Costs
+from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, Costs, quick_share
 from enginewright_builder.competition.experience import GATE_SECONDS, Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
 from enginewright_builder.competition.promise import QUICK_LOG, Known
@@ -91,7 +92,7 @@ class World:
         """Of its graph, and of its build, where the timing cache has the engines for the batches ``timed`` alone."""
         if rung.quick:
             writing, whole = self.seconds(replace(rung, quick=False), timed)
-            return writing, whole * QUICK[rung.backend]
+            return writing, whole * quick_share(rung.backend, self.look)
         known, tuned = self.record["seconds"], [one.best for one in rung.ranges]
         graph = known.get(f"graph {rung.precision}") if rung.backend == "tensorrt" else 0.0
         if graph is None:

@@ -22,12 +22,19 @@ _SHARED = 0.7
 # What an engine for several batches takes of the time of one for a single batch that is built already, as the timing
 # cache has its layers: MiniLM's took 25 s after those for batch 1 and 8, which had taken 54 (trials.json).
 CACHED = 0.3
-# What TensorRT takes at a lower level of optimisation, of what it takes at the usual one: ResNet-50's FP16 for batch 1
-# took 22 s for 47 (H200, TensorRT 10.6).
-QUICK = {"tensorrt": 0.5}
+# What TensorRT takes at a lower level of optimisation, of what it takes at the usual one: so much for a model without
+# convolutions, and so much less for one of nothing else. FP16 for batch 1 took 22 s for 47 (ResNet-50), 24 for 63
+# (DeepLabV3), 13 for 17 (BERT), 11 for 15 (ConvNeXt) and 39 for 35 (Swin; H200, TensorRT 10.6).
+QUICK = {"tensorrt": (0.85, 0.62)}
 # To load an engine that was made beside the builds, capture its graphs and gate it: 1 to 8 s of Swin and ConvNeXt on an
 # H100; 20 of EfficientNet, when it still captured ten graphs.
 LOAD_SECONDS = 8.0
+
+
+def quick_share(backend: str, look: Look | None) -> float:
+    """What a quick build takes of the seconds of a full one; 1 for an engine that has none."""
+    whole, of_convolutions = QUICK.get(backend, (1.0, 0.0))
+    return whole - of_convolutions * (look.convolution if look else 0.0)
 
 
 def kind(rung: Rung) -> str:
@@ -90,7 +97,7 @@ class Costs:
 
         if rung.quick:
             gate = self.experience.gate_seconds(self.look)
-            return gate + (self._build(replace(rung, quick=False)) - gate) * QUICK.get(rung.backend, 1.0)
+            return gate + (self._build(replace(rung, quick=False)) - gate) * quick_share(rung.backend, self.look)
         batches = [one.best for one in rung.ranges]
         if len(batches) < 2:
             return seconds(*batches)

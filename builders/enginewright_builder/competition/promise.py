@@ -25,6 +25,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from enginewright_builder.competition.experience import Experience, Guess
+from enginewright_builder.engines.base import QUICKLY
 from enginewright_builder.measure.look import Look
 
 Floats = npt.NDArray[np.float64]
@@ -35,9 +36,9 @@ SUPERFLUOUS = 0.002
 # Spread of a tuned engine's gain at a batch once that of a sibling there is known: of another precision, or of the same
 # one, tuned for other batches as well (product.json: 0 to 3 % apart).
 _SIBLING_SPREAD, _TWIN_SPREAD = 0.05, 0.01
-# What a quick engine loses: ResNet-50's FP16 for batch 1 took 0.374 ms, where five of the usual level took 0.339 to 0.368
-# (H200, TensorRT 10.6).
-QUICK_LOG, _QUICK_SPREAD = 0.05, 0.04
+# What a quick engine loses: 0, 1, 1, 2, 3 and 4 % (BERT, ConvNeXt and DeepLabV3 at batch 1 and 8), and ResNet-50 at
+# batch 1 2 to 10 %, as five builds of the usual level differ by 8 % (H200, TensorRT 10.6).
+QUICK_LOG, _QUICK_SPREAD = 0.025, 0.02
 # A mended candidate is slower than it was, and the gate admits few: neither four nor twelve layers mended ViT's INT8.
 _MENDED_LOG, _MENDED_SPREAD, _MENDED_PASSES = 0.08, 0.06, 0.3
 
@@ -227,7 +228,8 @@ class Outlook:
                 guess = self._experience.wide(name, self._known.batches, self._known.look)
                 below = self._whole(guess.like) if guess.like else self._root
                 guessed = below + np.array(guess.log) + guess.spread * _normal(name)
-            self._wide[name] = self._measured(name, guessed)
+            quick = self._measured(f"{name} {QUICKLY}", guessed + QUICK_LOG) - QUICK_LOG
+            self._wide[name] = self._measured(name, quick)
         return self._wide[name]
 
     def _drawn(self, one: Trial) -> Floats:
@@ -266,7 +268,7 @@ class Outlook:
         """In which worlds the gate admits it: a tuned engine as the one it is tuned from."""
         if one.mends:
             return _uniform(f"admitted {one.name}") < _MENDED_PASSES
-        if one.whole in self._known.passing:
+        if {one.whole, f"{one.whole} {QUICKLY}"} & {*self._known.passing}:
             return np.full(WORLDS, True)
         if one.whole not in self._admitted:
             likely = self._experience.passes(one.whole, self._known.look)

@@ -18,6 +18,9 @@ from enginewright_builder.models.base import SourceModel
 from enginewright_builder.sources.formats import Located
 from enginewright_builder.tensors import Call, Tensors
 
+# In the name of a rung whose builder looks at fewer kernels.
+QUICKLY = "quick"
+
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class BatchRange:
@@ -47,7 +50,8 @@ class Rung:
         """``tensorrt fp16``, and ``tensorrt fp16 @1+8`` where it is tuned for batch 1 and batch 8; ``tensorrt fp16 @8
         quick`` where its builder looks at fewer kernels."""
         tuned = "+".join(str(one.best) for one in self.ranges)
-        return f"{self.backend} {self.precision}" + (f" @{tuned}" if tuned else "") + (" quick" if self.quick else "")
+        words = (self.backend, self.precision, f"@{tuned}" if tuned else "", QUICKLY if self.quick else "")
+        return " ".join(filter(None, words))
 
     def covers(self, batch: int) -> bool:
         return not self.ranges or any(one.low <= batch <= one.high for one in self.ranges)

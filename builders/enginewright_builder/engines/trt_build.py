@@ -34,8 +34,7 @@ from enginewright_builder.shapes import numpy_dtype
 
 # TensorRT's default. On an H200 level 5 gained nothing for ResNet-50, and takes several times as long.
 OPTIMISATION_LEVEL = 3
-# Times only the kernels that heuristics favour. For ResNet-50's FP16 at batch 1 it took 22 s for 47, and the engine 0.374 ms
-# where five of level 3 took 0.339 to 0.368 (H200, TensorRT 10.6).
+# Times only the kernels that heuristics favour (competition/cost.py and promise.py say what it saves and loses).
 QUICK_LEVEL = 2
 # Of the memory that is free: the weights, the activations and other instances need the rest.
 _WORKSPACE_SHARE = 0.5

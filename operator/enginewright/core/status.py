@@ -221,8 +221,8 @@ class CandidateStatus(StatusModel):
     precision: str
     """Its numeric precision."""
     name: str | None = None
-    """Distinguishes it from others of its backend and precision: for which batches it was tuned (@1+8), and whether
-    layers were kept in higher precision."""
+    """Distinguishes it from others of its backend and precision: for which batches it was tuned (@1+8), whether
+    layers were kept in higher precision, and whether its builder looked at fewer kernels to be done in time (quick)."""
     serves: tuple[int, ...] | None = None
     """Batch buckets that it ships for, each by its largest batch; absent where it does not ship."""
     batch: int

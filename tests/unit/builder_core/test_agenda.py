@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from enginewright_builder.competition.agenda import Agenda, Plan, Stand
-from enginewright_builder.competition.cost import LOAD_SECONDS, QUICK, Costs
+from enginewright_builder.competition.agenda import MARGIN, Agenda, Plan, Stand
+from enginewright_builder.competition.cost import LOAD_SECONDS, Costs, quick_share
 from enginewright_builder.competition.experience import experience
 from enginewright_builder.competition.promise import Known
 from enginewright_builder.engines.base import BatchRange, Rung
@@ -169,14 +169,21 @@ class TestCosts:
 def test_what_no_longer_fits_into_the_time_is_built_quickly_and_once() -> None:
     one = agenda(("tensorrt fp16",))
     times = {"tensorrt fp16": (0.5, 0.6, 1.1)}
-    full = Plan(rung=Rung(backend="tensorrt", precision="fp16", ranges=(bucket_ranges(BATCHES)[0],)), of="tensorrt fp16")
-    takes = one.seconds(full, stand(times))
-    assert following(one, stand(times, seconds=takes)) == "tensorrt fp16 @1"
-    assert following(one, stand(times, seconds=takes - 1)) == "tensorrt fp16 @1 quick"
-    assert following(one, stand({**times, "tensorrt fp16 @1 quick": (0.4, 9.0, 9.0)}, seconds=takes - 1)) == ""
-    # It is named in the report as what a longer build may bring, if that is more than nothing.
-    left = {plan.name for plan, _ in one.left(stand({**times, "tensorrt fp16 @1 quick": (0.45, 9.0, 9.0)}, seconds=1))}
-    assert "tensorrt fp16 @1 quick" not in left
+    rung = Rung(backend="tensorrt", precision="fp16", ranges=(bucket_ranges(BATCHES)[0],))
+    full = Plan(rung=rung, of="tensorrt fp16")
+    least = MARGIN * one.seconds(full, stand(times))
+    assert following(one, stand(times, seconds=least)) == "tensorrt fp16 @1"
+    assert following(one, stand(times, seconds=least - 1)) == "tensorrt fp16 @1 quick"
+    built = {**times, "tensorrt fp16 @1 quick": (0.4, 9.0, 9.0)}
+    assert following(one, stand(built, seconds=least / MARGIN - 1)) == ""
+    assert "tensorrt fp16 @1 quick" not in {plan.name for plan, _ in one.left(stand(built, seconds=1))}
+
+
+def test_engines_are_tuned_from_a_quick_one_as_from_a_full_one() -> None:
+    one = agenda(("tensorrt fp16", "tensorrt int8"), look=CONVOLUTIONS)
+    built = {"tensorrt fp16": (0.5, 0.6, 1.1), "tensorrt int8 quick": (0.35, 0.45, 0.7)}
+    tried = ("tensorrt fp16 @1", "tensorrt fp16 @1+8+32", "tensorrt int8")
+    assert following(one, stand(built, seconds=150, look=CONVOLUTIONS, tried=tried)).startswith("tensorrt int8 @1")
 
 
 def test_an_engine_that_has_no_quick_build_is_left_out_as_before() -> None:
@@ -190,10 +197,17 @@ def test_a_quick_build_takes_a_part_of_the_time_and_the_whole_gate() -> None:
     full = Rung(backend="tensorrt", precision="fp16", ranges=(bucket_ranges(BATCHES)[1],))
     gate, quick = told.gate_seconds(TEXT), replace(full, quick=True)
     graph = told.graph_seconds("tensorrt", "fp16", TEXT)
-    assert costs.expected(quick) - graph - gate == pytest.approx(QUICK["tensorrt"] * (costs.expected(full) - graph - gate))
+    share = quick_share("tensorrt", TEXT)
+    assert costs.expected(quick) - graph - gate == pytest.approx(share * (costs.expected(full) - graph - gate))
     # One that took twice as long as expected says the same of full ones.
     costs.record(quick, (), 2 * (costs.expected(quick) - graph), 0.0, built=True)
     assert costs.paces == {"tensorrt fp16 @one": pytest.approx(2.0)}
+
+
+def test_a_quick_build_saves_the_more_the_more_of_the_model_are_convolutions() -> None:
+    assert quick_share("tensorrt", CONVOLUTIONS) < 0.5 < 0.7 < quick_share("tensorrt", TEXT) < 1.0
+    assert quick_share("tensorrt", None) == quick_share("tensorrt", TEXT)
+    assert quick_share("torch", CONVOLUTIONS) == 1.0
 
 
 def test_what_a_quick_build_timed_makes_no_later_build_shorter() -> None:

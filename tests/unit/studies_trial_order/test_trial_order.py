@@ -29,20 +29,18 @@ def test_the_page_says_how_many_cells_are_within_the_zone(replays: dict[tuple[st
 
 def test_most_of_what_ships_after_300_seconds_is_within_the_zone_of_the_best(
         replays: dict[tuple[str, int], Replay]) -> None:
-    """The goal is all. What is missing are engines for one batch, each of which takes a minute for models of
-    convolutions: most are quick ones, 5 % slower; and some of BERT's, whose time went into FP16 while the 8-bit graph
-    was written."""
+    """The goal is all. What is missing are two engines for one batch: EfficientNet's takes more than a minute, and
+    BERT's time went into FP16 while the 8-bit graph was written."""
     late = {(model, batch): regret for model in MODELS for batch in BATCHES
             if (regret := replays[model, 300].regret[batch]) > ZONE}
-    assert late.keys() <= {("resnet50", 1), ("resnet50", 8), ("bert-base", 1), ("bert-base", 8),
-                           ("deeplabv3-resnet50", 1), ("efficientnet-b0", 8)}
-    assert max(late.values()) < 1.06
+    assert late.keys() <= {("bert-base", 8), ("efficientnet-b0", 8)}
+    assert max(late.values()) < 1.15
 
 
-def test_300_seconds_buy_nearly_what_900_do_in_three_of_four_cells(replays: dict[tuple[str, int], Replay]) -> None:
+def test_300_seconds_buy_nearly_what_900_do_in_nine_of_ten_cells(replays: dict[tuple[str, int], Replay]) -> None:
     pairs = [(replays[model, 300].regret[batch], replays[model, 900].regret[batch])
              for model in MODELS for batch in BATCHES]
-    assert sum(short <= ZONE * long for short, long in pairs) / len(pairs) >= 0.75
+    assert sum(short <= ZONE * long for short, long in pairs) / len(pairs) >= 0.9
 
 
 @pytest.mark.parametrize("model", MODELS)
