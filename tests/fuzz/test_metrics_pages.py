@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from enginewright.clients.page import MOST_SAMPLES, samples
-from enginewright.clients.signals import DURATION, FAILURES, PENDING, SUCCESSES, SUMMARY, NoSignalError
-from enginewright.clients.triton import parse_metrics
+from enginewright.clients.signals import NoSignalError
+from enginewright.clients.triton import FAILURES, SUMMARY, parse_metrics
 from enginewright.core.probe import ProbeError, make_request, match, read_answer
+from enginewright.core.servers.triton import TRITON
 from enginewright_builder.contract import ContractError, QualityReport
 
 MARK = "swordfish"
-NAMES = st.sampled_from([PENDING, FAILURES, SUCCESSES, DURATION, SUMMARY, f"{SUMMARY}_count", "other_metric", "_"])
+READ = (TRITON.metrics.pending, FAILURES, TRITON.metrics.successes, TRITON.metrics.busy, SUMMARY)
+NAMES = st.sampled_from([*READ, f"{SUMMARY}_count", "other_metric", "_"])
 LABELS = st.sampled_from(["model", "version", "reason", "quantile", "gpu_uuid", MARK])
 # As the exposition format has values: any text, with three signs escaped.
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]) | st.just("\n"), max_size=8)
@@ -58,7 +60,7 @@ def spoilt(draw: st.DrawFn) -> bytes:
 @given(st.lists(lines(), max_size=8))
 def test_sound_lines_are_read_as_the_library_reads_them(page: list[str]) -> None:
     text = "\n".join(page) + "\n"
-    wanted = {PENDING, FAILURES, SUCCESSES, DURATION, SUMMARY}
+    wanted = set(READ)
     ours = [(one.name, dict(one.labels), one.value) for one in samples(text.encode(), wanted)]
     theirs = [(one.name, one.labels, float(one.value)) for family in text_string_to_metric_families(text)
               for one in family.samples if one.name in wanted and not math.isnan(one.value)]
@@ -79,9 +81,9 @@ def test_any_page_is_read_or_refused(page: bytes) -> None:
 
 @given(st.integers(1, 2 * MOST_SAMPLES), st.sampled_from(["a", "é", '\\"', "\\\\"]), st.integers(0, 600))
 def test_no_page_has_more_samples_than_an_honest_one(count: int, sign: str, length: int) -> None:
-    page = f'{PENDING}{{model="{sign * length}"}} 1\n'.encode() * count
+    page = f'{TRITON.metrics.pending}{{model="{sign * length}"}} 1\n'.encode() * count
     try:
-        assert len(list(samples(page, {PENDING}))) <= MOST_SAMPLES
+        assert len(list(samples(page, {TRITON.metrics.pending}))) <= MOST_SAMPLES
     except NoSignalError:
         assert count > MOST_SAMPLES or len(sign) * length > 400
 

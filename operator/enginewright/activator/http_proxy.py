@@ -19,9 +19,10 @@ from enginewright.activator.pace import SlowError, due, in_time
 from enginewright.activator.room import FullError, Place, Room
 from enginewright.activator.tally import Result, Tally
 from enginewright.clients.direct import DirectSession
+from enginewright.core.servers.triton import TRITON
 
 # Answered here: a health check starts no replica. Kubelets ask, too.
-HEALTH: Final = frozenset({"/v2/health/live", "/v2/health/ready"})
+HEALTH: Final = frozenset({TRITON.live_path, TRITON.ready_path})
 CONNECT_SECONDS: Final = 2.0
 RETRY_AFTER: Final = "5"
 # RFC 9110, 7.6.1; of Content-Length the client and the server here take care themselves.
@@ -57,7 +58,7 @@ class HttpProxy:
         try:
             async with (
                 asyncio.timeout(CONNECT_SECONDS),
-                self._session.request("GET", self._backend.with_path("/v2/health/ready")) as response,
+                self._session.request("GET", self._backend.with_path(TRITON.ready_path)) as response,
             ):
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):

@@ -21,8 +21,9 @@ from prometheus_api_client.prometheus_connect import PrometheusConnect
 
 from enginewright.clients.bounded import LATE, BoundedSession, Sender
 from enginewright.clients.errors import RefusedError, TransientError
-from enginewright.clients.signals import PENDING, NoSignalError
+from enginewright.clients.signals import NoSignalError
 from enginewright.core import promql
+from enginewright.core.servers.triton import TRITON
 
 THREADS: Final = 32
 # Queries of one address at a time: one that is slow leaves threads for others.
@@ -135,7 +136,7 @@ def pending_query(namespace: str, model: str, matchers: str = "") -> str:
     The pods of a model are named ``<model>-<revision>-<hash>-<suffix>``; the regular expression is anchored by
     Prometheus.
     """
-    series = f"{PENDING}{{{selector(namespace, model, matchers)}}}"
+    series = f"{TRITON.metrics.pending}{{{selector(namespace, model, matchers)}}}"
     return f'{series} or label_replace(timestamp({series}), "{_MARK}", "time", "", "")'
 
 

@@ -8,19 +8,6 @@ from dataclasses import dataclass, field
 
 from enginewright.clients.errors import TransientError
 
-PENDING = "nv_inference_pending_request_count"
-FAILURES = "nv_inference_request_failure"
-SUCCESSES = "nv_inference_request_success"
-DURATION = "nv_inference_request_duration_us"
-QUEUE_DURATION = "nv_inference_queue_duration_us"
-EXECUTIONS = "nv_inference_exec_count"
-INFERENCES = "nv_inference_count"
-# Of each GPU that the server sees; not exported on a CPU.
-ENERGY, WATTS, UTILISATION = "nv_energy_consumption", "nv_gpu_power_usage", "nv_gpu_utilization"
-GPU_MEMORY = "nv_gpu_memory_used_bytes"
-# Exported with --metrics-config summary_latencies=true only.
-SUMMARY = "nv_inference_request_summary_us"
-
 
 class NoSignalError(TransientError):
     """The source answered, but not with what was asked for, or with something too old."""

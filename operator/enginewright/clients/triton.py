@@ -11,28 +11,23 @@ from typing import Final
 
 from enginewright.clients.page import LARGEST_PAGE, Sample, samples
 from enginewright.clients.pods import PodClient
-from enginewright.clients.signals import (
-    DURATION,
-    ENERGY,
-    EXECUTIONS,
-    FAILURES,
-    GPU_MEMORY,
-    INFERENCES,
-    PENDING,
-    QUEUE_DURATION,
-    SUCCESSES,
-    SUMMARY,
-    UTILISATION,
-    WATTS,
-    GpuMetrics,
-    NoSignalError,
-    ReplicaMetrics,
-)
+from enginewright.clients.signals import GpuMetrics, NoSignalError, ReplicaMetrics
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import METRICS_PORT
+from enginewright.core.servers.triton import TRITON
 
-_COUNTED: Final = frozenset({PENDING, FAILURES, SUCCESSES, DURATION, QUEUE_DURATION, EXECUTIONS, INFERENCES})
-_OF_GPUS: Final = {ENERGY: "joules", WATTS: "watts", UTILISATION: "utilisation", GPU_MEMORY: "memory_bytes"}
+_NAMES: Final = TRITON.metrics
+# What no other server's page has.
+FAILURES: Final = "nv_inference_request_failure"
+_EXECUTIONS: Final = "nv_inference_exec_count"
+_INFERENCES: Final = "nv_inference_count"
+# Exported with --metrics-config summary_latencies=true only.
+SUMMARY: Final = "nv_inference_request_summary_us"
+_COUNTED: Final = frozenset({_NAMES.pending, FAILURES, _NAMES.successes, _NAMES.busy, _NAMES.queued_for, _EXECUTIONS,
+                             _INFERENCES})
+# Of each GPU that the server sees; not exported on a CPU.
+_OF_GPUS: Final = {"nv_energy_consumption": "joules", "nv_gpu_power_usage": "watts",
+                   "nv_gpu_utilization": "utilisation", "nv_gpu_memory_used_bytes": "memory_bytes"}
 _WANTED: Final = _COUNTED | {SUMMARY} | _OF_GPUS.keys()
 
 
@@ -62,19 +57,19 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
             gpus.setdefault(sample.labels.get("gpu_uuid", ""), {})[figure] = sample.value
             continue
         of = sums[sample.name]
-        place = sample.labels.get("reason" if sample.name == FAILURES else "model", "")
+        place = sample.labels.get("reason" if sample.name == FAILURES else _NAMES.model_label, "")
         of[place] = of.get(place, 0.0) + sample.value
-    if not sums[PENDING]:
-        raise NoSignalError(f"no {PENDING} in the metrics (Triton exports it since 23.09)")
+    if not sums[_NAMES.pending]:
+        raise NoSignalError(f"no {_NAMES.pending} in the metrics (Triton exports it since 23.09)")
     return ReplicaMetrics(
-        pending=sums[PENDING],
+        pending=sums[_NAMES.pending],
         failures=sums[FAILURES],
-        successes=sums[SUCCESSES],
-        busy=sum(sums[DURATION].values()),
-        queued_for=sum(sums[QUEUE_DURATION].values()),
-        executions=sum(sums[EXECUTIONS].values()),
+        successes=sums[_NAMES.successes],
+        busy=_NAMES.microseconds * sum(sums[_NAMES.busy].values()),
+        queued_for=_NAMES.microseconds * sum(sums[_NAMES.queued_for].values()),
+        executions=sum(sums[_EXECUTIONS].values()),
         quantiles=quantiles,
-        inferences=sum(sums[INFERENCES].values()),
+        inferences=sum(sums[_INFERENCES].values()),
         gpus={uuid: GpuMetrics(**figures) for uuid, figures in gpus.items() if uuid},
     )
 

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from enginewright.core import labels
+from enginewright.core.servers.triton import TRITON
 
-# By option, the port that it must leave alone, and who asks there.
-PORTS: Final = {
-    "http-port": (labels.HTTP_PORT, "the Service, the probes and the start-up test"),
-    "grpc-port": (labels.GRPC_PORT, "the Service"),
-    "metrics-port": (labels.METRICS_PORT, "the operator"),
-}
-ALLOW: Final = {f"allow-{name.removesuffix('-port')}": who for name, (_, who) in PORTS.items()}
+# By option, the port that it must leave alone.
+PORTS: Final = {port.option: port for port in TRITON.ports}
+ALLOW: Final = {f"allow-{port.name}": port.used_by for port in TRITON.ports}
 FALSE: Final = ("false", "off", "0")
 TAKEN: Final = {
-    **{port: f"its --{name}" for name, (port, _) in PORTS.items()},
+    **{port.number: f"its --{port.option}" for port in TRITON.ports},
     labels.QUALITY_PORT: "the quality monitor",
 }
 
@@ -59,9 +56,10 @@ def _options(arguments: Sequence[str]) -> Iterator[tuple[int, str, str]]:
 def _wrong(option: str, value: str) -> tuple[str, str] | None:
     """Message and remedy."""
     if option in PORTS:
-        port, who = PORTS[option]
-        if value != str(port):
-            return f"is {port} on each replica, for {who}", "remove it; a Service of your own may have another"
+        port = PORTS[option]
+        if value != str(port.number):
+            return f"is {port.number} on each replica, for {port.used_by}", (
+                "remove it; a Service of your own may have another")
     elif option in ALLOW:
         if value.lower() in FALSE:
             return f"is used by {ALLOW[option]}", "remove it"

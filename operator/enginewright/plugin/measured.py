@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from enginewright.clients.errors import ClientError
 from enginewright.clients.prometheus import PrometheusClient, Series, public, selector
-from enginewright.clients.signals import PENDING, NoSignalError
+from enginewright.clients.signals import NoSignalError
+from enginewright.core.servers.triton import TRITON
 from enginewright.plugin.wishes import WishError
 
-REQUESTS: Final = "nv_inference_request_success"
 # Points across the page; more cannot be distinguished.
 POINTS: Final = 300
 # Shortest step: servers are usually scraped every 15 or 30 seconds.
@@ -50,9 +50,9 @@ def with_gaps(series: Series, step: float, end: float) -> Series:
 
 def queries(pods: str, step: float) -> dict[str, str]:
     """Rates over two steps at least, so that nothing falls between two, and over four scrapes at least."""
-    window = f"{max(120.0, 2 * step):.0f}s"
+    names, window = TRITON.metrics, f"{max(120.0, 2 * step):.0f}s"
     return {
-        "replicas": f"count(count by (pod) ({PENDING}{{{pods}}}))",
-        "queued": f"sum({PENDING}{{{pods}}})",
-        "rate": f"sum(rate({REQUESTS}{{{pods}}}[{window}]))",
+        "replicas": f"count(count by (pod) ({names.pending}{{{pods}}}))",
+        "queued": f"sum({names.pending}{{{pods}}})",
+        "rate": f"sum(rate({names.successes}{{{pods}}}[{window}]))",
     }

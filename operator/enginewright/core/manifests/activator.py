@@ -7,15 +7,17 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import (
     JSON,
     Owner,
+    container_ports,
     container_security,
+    http_probe,
     metadata,
     pod_security,
     pull_secrets,
     resources,
     sealed,
     spread_over_nodes,
-    triton_ports,
 )
+from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec import AutoscalingSpec
 
 
@@ -66,18 +68,13 @@ def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) -
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright", "activate"],
         "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}"],
-        "ports": triton_ports(),
+        "ports": container_ports(TRITON),
         "resources": resources(config.activator_resources),
         "securityContext": container_security(),
-        "readinessProbe": _probe("ready", period=2, failures=3),
-        "livenessProbe": _probe("live", period=10, failures=6),
+        "readinessProbe": http_probe(TRITON.ready_path, period=2, timeout=5, failures=3),
+        "livenessProbe": http_probe(TRITON.live_path, period=10, timeout=5, failures=6),
         # Endpoints are withdrawn while it sleeps; only then does it stop taking connections.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
-
-
-def _probe(what: str, *, period: int, failures: int) -> JSON:
-    return {"httpGet": {"path": f"/v2/health/{what}", "port": labels.PORT_HTTP}, "periodSeconds": period,
-            "timeoutSeconds": 5, "failureThreshold": failures}

@@ -12,6 +12,7 @@ from enginewright.core.config import OperatorConfig, Resources
 from enginewright.core.observed import ObjectView
 from enginewright.core.placement import Placement
 from enginewright.core.quantity import parse_quantity
+from enginewright.core.servers import Server
 from enginewright.core.spec import ResourcesSpec
 from enginewright.core.spot import Preferring
 from enginewright_builder.contract import canonical
@@ -167,8 +168,11 @@ def spread_over_nodes(selector: Mapping[str, str]) -> list[JSON]:
              "labelSelector": {"matchLabels": dict(selector)}}]
 
 
-def triton_ports() -> list[JSON]:
-    """Container ports of Triton, and of what stands in for it."""
-    named = ((labels.PORT_HTTP, labels.HTTP_PORT), (labels.PORT_GRPC, labels.GRPC_PORT),
-             (labels.PORT_METRICS, labels.METRICS_PORT))
-    return [{"name": name, "containerPort": port, "protocol": "TCP"} for name, port in named]
+def container_ports(server: Server) -> list[JSON]:
+    """Of the server, and of what stands in for it."""
+    return [{"name": port.name, "containerPort": port.number, "protocol": "TCP"} for port in server.ports]
+
+
+def http_probe(path: str, *, period: int, timeout: int, failures: int) -> JSON:
+    return {"httpGet": {"path": path, "port": labels.PORT_HTTP}, "periodSeconds": period, "timeoutSeconds": timeout,
+            "failureThreshold": failures}

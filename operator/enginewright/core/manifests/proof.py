@@ -15,6 +15,7 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, container_security, no_devices, resources
 from enginewright.core.request import server_image
+from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec import Spec
 
 WORK, WORK_PATH = "work", "/work"
@@ -85,12 +86,11 @@ def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
 
 
 def _arguments(on_cpu: bool) -> list[str]:
-    return ["tritonserver", f"--model-repository={MODELS}", "--model-control-mode=explicit",
+    return [*TRITON.program, f"--model-repository={MODELS}", "--model-control-mode=explicit",
             # The configurations are complete; completing them would start one more process a model only to ask it.
-            "--disable-auto-complete-config", "--exit-timeout-secs=5",
-            *(f"--{name}-address={LOOPBACK}" for name in ("http", "grpc", "metrics")),
-            f"--http-port={labels.HTTP_PORT}", f"--grpc-port={labels.GRPC_PORT}",
-            f"--metrics-port={labels.METRICS_PORT}", "--allow-gpu-metrics=false" if on_cpu else METRICS_INTERVAL]
+            "--disable-auto-complete-config", TRITON.exit_word(5),
+            *(f"--{name}-address={LOOPBACK}" for name in ("http", "grpc", "metrics")), *TRITON.port_words,
+            "--allow-gpu-metrics=false" if on_cpu else METRICS_INTERVAL]
 
 
 def _prove(build: JSON, config: OperatorConfig) -> JSON:

@@ -9,16 +9,18 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import (
     JSON,
     Owner,
+    container_ports,
     container_security,
+    http_probe,
     no_devices,
     resources,
     scratch_mounts,
-    triton_ports,
 )
 from enginewright.core.manifests.quality import trace_arguments, trace_mounts
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.request import server_image
+from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec import Spec
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
 
@@ -45,13 +47,13 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
         "args": _arguments(spec, config),
         **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
-        "ports": triton_ports(),
+        "ports": container_ports(TRITON),
         "resources": resources(config.server_resources, spec.serving.resources, placement),
         "securityContext": container_security(),
         "startupProbe": _smoke_test(owner, startup_seconds(record)),
-        "readinessProbe": _probe("ready", period=2, timeout=2, failures=3),
+        "readinessProbe": http_probe(TRITON.ready_path, period=2, timeout=2, failures=3),
         # Slow to kill: a server at its limit answers late, and killing it makes the others later.
-        "livenessProbe": _probe("live", period=10, timeout=5, failures=6),
+        "livenessProbe": http_probe(TRITON.live_path, period=10, timeout=5, failures=6),
         # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -71,9 +73,8 @@ def _config(owner: Owner, spec: Spec) -> list[JSON]:
 def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
     on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
     return [
-        "tritonserver", f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
-        f"--exit-timeout-secs={config.exit_timeout}", f"--http-port={labels.HTTP_PORT}",
-        f"--grpc-port={labels.GRPC_PORT}", f"--metrics-port={labels.METRICS_PORT}", *on_cpu,
+        *TRITON.program, f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
+        TRITON.exit_word(config.exit_timeout), *TRITON.port_words, *on_cpu,
         # Traces last: of settings of one name Triton takes the last, and the monitor lives on these.
         *config.server_args, *(trace_arguments() if spec.quality else [])]
 
@@ -81,14 +82,9 @@ def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
 def _smoke_test(owner: Owner, seconds: int) -> JSON:
     """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
     to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
-    url = f"http://127.0.0.1:{labels.HTTP_PORT}/v2/health/ready"
+    url = f"http://127.0.0.1:{labels.HTTP_PORT}{TRITON.ready_path}"
     command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
                f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
                f"--seconds={seconds}")
     return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
             "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}
-
-
-def _probe(what: str, *, period: int, timeout: int, failures: int) -> JSON:
-    return {"httpGet": {"path": f"/v2/health/{what}", "port": labels.PORT_HTTP}, "periodSeconds": period,
-            "timeoutSeconds": timeout, "failureThreshold": failures}

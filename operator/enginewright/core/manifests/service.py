@@ -8,6 +8,8 @@ import functools
 from enginewright.core import labels
 from enginewright.core.manifests.activator import backend_name
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed, short_hash
+from enginewright.core.servers import Port
+from enginewright.core.servers.triton import TRITON
 
 # No revision is called so: revisions are hexadecimal.
 NO_REVISION = "none"
@@ -37,18 +39,14 @@ def model_service(owner: Owner, selector: dict[str, str]) -> JSON:
         "spec": {
             "type": "ClusterIP",
             "selector": selector,
-            "ports": [
-                _port(labels.PORT_HTTP, labels.HTTP_PORT, "http"),
-                _port(labels.PORT_GRPC, labels.GRPC_PORT, "kubernetes.io/h2c"),
-                _port(labels.PORT_METRICS, labels.METRICS_PORT, "http"),
-            ],
+            "ports": [_port(port) for port in TRITON.ports],
         },
     })
 
 
 def backend_service(owner: Owner, revision: str) -> JSON:
     """Where an activator passes requests on to: ``revision``, every one where empty, or :data:`NO_REVISION`."""
-    return _by_two_ports(owner, backend_name(owner.name), _selector(owner, revision), {})
+    return _for_clients(owner, backend_name(owner.name), _selector(owner, revision), {})
 
 
 def revision_service_name(owner_name: str, revision: str) -> str:
@@ -58,7 +56,7 @@ def revision_service_name(owner_name: str, revision: str) -> str:
 
 def revision_service(owner: Owner, revision: str) -> JSON:
     """The backend of routes."""
-    return _by_two_ports(owner, revision_service_name(owner.name, revision),
+    return _for_clients(owner, revision_service_name(owner.name, revision),
                          labels.revision_selector(owner.name, revision), {labels.REVISION: revision})
 
 
@@ -80,13 +78,12 @@ def mirror_service(owner: Owner, revision: str) -> JSON:
             "type": "ClusterIP",
             "clusterIP": "None",
             "selector": labels.revision_selector(owner.name, revision),
-            "ports": [_port(labels.PORT_HTTP, labels.HTTP_PORT, "http")],
+            "ports": [_port(port) for port in TRITON.ports if port.name == labels.PORT_HTTP],
         },
     })
 
 
-def _by_two_ports(owner: Owner, name: str, selector: dict[str, str], extra: dict[str, str]) -> JSON:
-    """Without the port of the metrics, which are read from each pod."""
+def _for_clients(owner: Owner, name: str, selector: dict[str, str], extra: dict[str, str]) -> JSON:
     return sealed({
         "apiVersion": "v1",
         "kind": "Service",
@@ -94,13 +91,11 @@ def _by_two_ports(owner: Owner, name: str, selector: dict[str, str], extra: dict
         "spec": {
             "type": "ClusterIP",
             "selector": selector,
-            "ports": [
-                _port(labels.PORT_HTTP, labels.HTTP_PORT, "http"),
-                _port(labels.PORT_GRPC, labels.GRPC_PORT, "kubernetes.io/h2c"),
-            ],
+            "ports": [_port(port) for port in TRITON.client_ports],
         },
     })
 
 
-def _port(name: str, number: int, protocol: str) -> JSON:
-    return {"name": name, "port": number, "targetPort": name, "protocol": "TCP", "appProtocol": protocol}
+def _port(port: Port) -> JSON:
+    return {"name": port.name, "port": port.number, "targetPort": port.name, "protocol": "TCP",
+            "appProtocol": port.protocol}

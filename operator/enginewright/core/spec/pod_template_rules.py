@@ -13,6 +13,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.problems import Problem
+from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.pod_shape import (
     POD,
@@ -88,8 +89,7 @@ SERVING = Rules(
     sidecars=True,
     own_env=(*COMMON_ENV, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"),
     reserved_containers=(labels.CONTAINER_VERIFY, labels.CONTAINER_FITS, labels.CONTAINER_QUALITY),
-    reserved_ports={labels.PORT_HTTP: labels.HTTP_PORT, labels.PORT_GRPC: labels.GRPC_PORT,
-                    labels.PORT_METRICS: labels.METRICS_PORT, labels.PORT_QUALITY: labels.QUALITY_PORT},
+    reserved_ports={**{port.name: port.number for port in TRITON.ports}, labels.PORT_QUALITY: labels.QUALITY_PORT},
     reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES,
                       labels.VOLUME_TRUSTED),
     reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm", "/engine", "/store",  # noqa: S108  (in the pod)
