@@ -497,6 +497,22 @@ class GroupsSummary:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenFigures:
+    """One load on a language model's server, with ``concurrency`` requests in flight. Milliseconds until the first
+    token (``ttft``) and for each token after it (``tpot``), at the 50th and 99th percentile of requests.
+    ``output_rate`` is tokens a second, ``goodput`` the requests a second that met the objective: all where none was
+    asked for."""
+
+    concurrency: int
+    ttft_p50_ms: float
+    ttft_p99_ms: float
+    tpot_p50_ms: float
+    tpot_p99_ms: float
+    output_rate: float
+    goodput: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CandidateSummary:
     """One measured rung. Milliseconds for one batch of ``batch``, the largest that the objective uses; ``throughput``
     in inferences (batch elements) a second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 %
@@ -504,7 +520,8 @@ class CandidateSummary:
     the figures at every batch that it was measured at. ``serves`` names the batch buckets that it ships for, each by
     its largest batch, ascending; empty for one that does not ship. ``build_seconds`` and ``gate_seconds`` are what it
     took of the time budget: to build it, and to hold its answers against the source model's. ``task`` is None where
-    none was asked for, or where it was not measured.
+    none was asked for, or where it was not measured. Of a language model ``tokens`` is its best load, None where it was
+    put under none; ``batch``, latencies and throughput, which are of inferences, are 0 and None.
     """
 
     backend: str
@@ -525,6 +542,7 @@ class CandidateSummary:
     build_seconds: float | None = None
     gate_seconds: float | None = None
     task: TaskFigure | None = None
+    tokens: TokenFigures | None = None
 
 
 def requests_needed(percentile: float) -> int:
@@ -586,6 +604,35 @@ class EngineSummary:
     groups: GroupsSummary | None = None
     p999_ms: float | None = None
     requests: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateSummary:
+    """The configuration of a language model's server that was published, as it was measured: one replica of
+    ``device_count`` devices. :data:`SERVING_FILE` says how it is started.
+
+    ``accuracy`` is the share of next tokens that are the unquantised model's, ``accuracy_low`` 1 less the upper 95 %
+    bound of what is lost beyond the noise floor, ``divergence_high`` that bound of the divergence in bits. ``gain`` is
+    against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
+    for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown."""
+
+    name: str
+    precision: str
+    server: str
+    server_version: str
+    gain: float
+    tokens: TokenFigures
+    objective_met: bool
+    accuracy: float
+    accuracy_low: float
+    divergence_high: float
+    prompts: int
+    device: str
+    device_class: str
+    device_count: int
+    load_seconds: float
+    size_bytes: int
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -673,7 +720,8 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a resolve, ask or build step ended. ``facts`` are those of an ask step."""
+    """How a resolve, ask or build step ended. ``facts`` are those of an ask step. A build of a language model has
+    ``generate`` in place of ``engine`` and ``serving``."""
 
     kind: Literal["resolve", "build", "ask"]
     ok: bool
@@ -688,6 +736,7 @@ class Outcome:
     serving: ServingChoice | None = None
     candidates: tuple[CandidateSummary, ...] = ()
     facts: Facts | None = None
+    generate: GenerateSummary | None = None
     event: str = "outcome"
     version: int = CONTRACT_VERSION
 
@@ -700,15 +749,15 @@ class Outcome:
         return load(cls, text)
 
     def to_termination_message(self, limit: int = TERMINATION_MESSAGE_BYTES) -> str:
-        """JSON of at most ``limit`` bytes: the candidates' buckets are dropped, then their reasons cut, then candidates
-        dropped from the end, those that ship or are offered last, then the service curve is dropped, then the error's
-        texts are cut. What candidates were not measured for is left out. Raises :class:`ContractError` if even that
-        does not fit."""
+        """JSON of at most ``limit`` bytes: the candidates' buckets and tokens are dropped, then their reasons cut, then
+        candidates dropped from the end, those that ship or are offered last, then the service curve is dropped, then
+        the error's texts are cut. What candidates were not measured for is left out. Raises :class:`ContractError` if
+        even that does not fit."""
         outcome, cuts, reasons = self, list(_TEXT_CUTS), list(_REASON_CUTS)
         while len(text := _brief(outcome).encode()) > limit:
-            if any(one.buckets for one in outcome.candidates):
+            if any(one.buckets or one.tokens for one in outcome.candidates):
                 outcome = dataclasses.replace(outcome, candidates=tuple(
-                    dataclasses.replace(one, buckets=()) for one in outcome.candidates))
+                    dataclasses.replace(one, buckets=(), tokens=None) for one in outcome.candidates))
             elif reasons:
                 longest = reasons.pop(0)
                 outcome = dataclasses.replace(outcome, candidates=tuple(
@@ -855,7 +904,7 @@ _OF_MIRRORS = ("mirrored", "agreed", "targets")
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate",),
-    "CandidateSummary": ("task",),
+    "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }
 

@@ -12,7 +12,9 @@ from enginewright_builder.contract import (
     BuildRequest,
     CandidateSummary,
     GenerateRequest,
+    GenerateSummary,
     Outcome,
+    TokenFigures,
 )
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.manifest import manifest_digest
@@ -22,15 +24,17 @@ from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import candidates, ground, reference
 from enginewright_builder.generate.competition import Result, candidates_of, settings_of
 from enginewright_builder.generate.figures import Objective
+from enginewright_builder.generate.gate import Judgement
 from enginewright_builder.generate.reading import lengths
 from enginewright_builder.generate.resolving import ResolvedModel
 from enginewright_builder.generate.server import VllmServer
-from enginewright_builder.generate.serving import serving, write_serving
-from enginewright_builder.generate.sweep import Aim
+from enginewright_builder.generate.serving import SERVER, Serving, serving, write_serving
+from enginewright_builder.generate.sweep import Aim, Point
 from enginewright_builder.generate.trial import Bench, Open, Trial
 from enginewright_builder.load import run_on_time
 from enginewright_builder.report.generation import GenerateReport, prompts
 from enginewright_builder.report.generation_page import write_generate_report
+from enginewright_builder.report.performance import device_class
 from enginewright_builder.sources.digest import sorted_files
 from enginewright_builder.sources.formats import PICKLE_SUFFIXES
 from enginewright_builder.steps import Budget, Steps, now
@@ -56,7 +60,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
     result = run_on_time(_compete(bench, resolved, read, steps))
     document = serving(result, aim, request.accuracy.tolerance)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
-                      build_seconds=round(budget.spent, 1), candidates=tuple(map(summary, result.trials)))
+                      build_seconds=round(budget.spent, 1), candidates=tuple(map(summary, result.trials)),
+                      generate=_published(resolved, result, document))
     with steps.step("publish", "writing the report and publishing"):
         staging = scratch / "staging"
         staging.mkdir()
@@ -103,15 +108,44 @@ def _aim(request: BuildRequest) -> Aim:
 
 
 def summary(trial: Trial) -> CandidateSummary:
-    """Accuracy is the agreement of next tokens, and its lower bound what is lost beyond the noise floor at most.
-    Latency and throughput of the contract are of inferences: those of tokens stand in the report."""
-    loss = trial.judgement.disagreement if trial.judgement else None
+    """Accuracy is the agreement of next tokens, and its lower bound what is lost beyond the noise floor at most."""
+    accuracy, accuracy_low = _agreement(trial.judgement) if trial.judgement else (None, None)
     return CandidateSummary(
-        backend="vllm", precision=trial.precision, batch=trial.best.concurrency if trial.points else 0,
-        verdict=trial.verdict, reason=trial.reason, name=trial.name,
-        accuracy=round(1 - loss.value, 6) if loss else None, accuracy_low=round(1 - loss.high, 6) if loss else None,
+        backend=SERVER, precision=trial.precision, batch=0, verdict=trial.verdict, reason=trial.reason, name=trial.name,
+        accuracy=accuracy, accuracy_low=accuracy_low, tokens=_tokens(trial.best) if trial.points else None,
         build_seconds=round(trial.start_seconds, 1) if trial.start_seconds else None,
         gate_seconds=round(trial.gate_seconds, 1) if trial.gate_seconds else None)
+
+
+def _published(resolved: ResolvedModel, result: Result, document: Serving) -> GenerateSummary:
+    accuracy, accuracy_low = _agreement(document.gate)
+    devices, count = device_class(resolved.request.device)
+    return GenerateSummary(
+        name=document.name, precision=document.precision, server=document.server,
+        server_version=document.server_version, gain=_gain(result), tokens=_tokens(document.load),
+        objective_met=document.load.meets, accuracy=accuracy, accuracy_low=accuracy_low,
+        divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
+        device=hardware(resolved.request.device).device, device_class=devices, device_count=count,
+        load_seconds=round(document.start_seconds, 1), size_bytes=resolved.source.size_bytes,
+        memory_bytes=document.memory_bytes)
+
+
+def _agreement(judgement: Judgement) -> tuple[float, float]:
+    """And its lower bound."""
+    loss = judgement.disagreement
+    return round(1 - loss.value, 6), round(1 - loss.high, 6)
+
+
+def _tokens(point: Point) -> TokenFigures:
+    found = point.figures
+    return TokenFigures(
+        concurrency=point.concurrency, ttft_p50_ms=round(found.ttft_ms.p50, 2), ttft_p99_ms=round(found.ttft_ms.p99, 2),
+        tpot_p50_ms=round(found.tpot_ms.p50, 2), tpot_p99_ms=round(found.tpot_ms.p99, 2),
+        output_rate=round(found.output_rate, 2), goodput=round(found.goodput, 3))
+
+
+def _gain(result: Result) -> float:
+    return round(result.shipped.best.value / result.default.value, 3) if result.default.value else 1.0
 
 
 def _place_model(source: Path, target: Path) -> None:
@@ -130,7 +164,7 @@ def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: lis
         architecture=resolved.model.architecture, context=resolved.model.context,
         prompts=prompts(read, [ask.max_tokens for ask in resolved.asks]), trials=result.trials,
         serving=serving(result, aim, request.accuracy.tolerance), default=result.default,
-        gain=round(result.shipped.best.value / result.default.value, 3) if result.default.value else 1.0,
+        gain=_gain(result),
         confirmed=result.confirmed, hardware=hardware(request.device),
         versions=versions({"vllm": result.known.version}), steps=dict(steps.seconds),
         notes=(*resolved.notes, *_notes(result, aim)))

@@ -9,7 +9,14 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from enginewright_builder.contract import CandidateSummary, EngineSummary, ErrorReport, Outcome, Progress
+from enginewright_builder.contract import (
+    CandidateSummary,
+    EngineSummary,
+    ErrorReport,
+    GenerateSummary,
+    Outcome,
+    Progress,
+)
 
 _COLOURS = {"Shipped": "green", "AccuracyRefused": "yellow", "Failed": "red", "Offered": "cyan", "Fallback": "cyan"}
 
@@ -29,13 +36,15 @@ class Terminal:
     def outcome(self, outcome: Outcome) -> None:
         self._bar.stop()
         if outcome.candidates:
-            self._console.print(_table(outcome.candidates))
+            self._console.print((_token_table if outcome.generate else _table)(outcome.candidates))
             for one in outcome.candidates:
                 self._console.print(f"  [dim]{one.name or one.precision}: {one.reason}[/]", highlight=False)
         if outcome.error:
             self._console.print(_error(outcome.error))
         if outcome.engine:
-            self._console.print(_engine(outcome.engine, outcome.cache_hit, outcome.build_seconds))
+            self._console.print(_engine(outcome.engine, _how(outcome)))
+        if outcome.generate:
+            self._console.print(_language_model(outcome.generate, _how(outcome)))
 
 
 def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
@@ -55,6 +64,19 @@ def _table(candidates: tuple[CandidateSummary, ...]) -> Table:
     return table
 
 
+def _token_table(candidates: tuple[CandidateSummary, ...]) -> Table:
+    table = Table("candidate", "verdict", "in flight", "first token p99 ms", "each token p99 ms", "tokens/s",
+                  "agreement", "started s", "compared s", box=None)
+    for one in candidates:
+        load = one.tokens
+        measured = (load.concurrency, load.ttft_p99_ms, load.tpot_p99_ms, load.output_rate) if load else (None,) * 4
+        table.add_row(one.name, one.verdict,
+                      *(_number(figure, digits) for figure, digits in zip(measured, (0, 1, 1, 1), strict=True)),
+                      _number(one.accuracy, 4), _number(one.build_seconds, 1), _number(one.gate_seconds, 1),
+                      style=_COLOURS.get(one.verdict, ""))
+    return table
+
+
 def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
@@ -68,8 +90,19 @@ def _error(error: ErrorReport) -> str:
     return "\n".join(lines)
 
 
-def _engine(engine: EngineSummary, cache_hit: bool, seconds: float) -> str:
-    how = "found in the store" if cache_hit else f"built in {seconds:.0f} s"
+def _how(outcome: Outcome) -> str:
+    return "found in the store" if outcome.cache_hit else f"built in {outcome.build_seconds:.0f} s"
+
+
+def _language_model(model: GenerateSummary, how: str) -> str:
+    load = model.tokens
+    return (f"[bold green]{model.name}[/] on {model.server} {model.server_version}, {how}: {model.gain:.2f}× what the "
+            f"unquantised model serves by default, {load.output_rate:.1f} tokens/s at p99 {load.ttft_p99_ms:.0f} ms to "
+            f"the first token and {load.tpot_p99_ms:.1f} ms for each after it, {load.concurrency} requests in flight; "
+            f"agreement ≥ {model.accuracy_low:.4f} on {model.prompts} prompts")
+
+
+def _engine(engine: EngineSummary, how: str) -> str:
     return (f"[bold green]{engine.backend} {engine.precision}[/], {how}: {engine.speedup:.2f}× the source's "
             f"throughput, "
             f"{engine.throughput:.1f} inferences/s at p99 {engine.p99_ms:.1f} ms as served; "

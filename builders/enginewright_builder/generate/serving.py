@@ -15,6 +15,8 @@ from enginewright_builder.generate.gate import Judgement
 from enginewright_builder.generate.server import PROVEN_ENVIRONMENT, PROVEN_WORDS
 from enginewright_builder.generate.sweep import Aim, Point
 
+SERVER = "vllm"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
@@ -47,7 +49,7 @@ def serving(result: Result, aim: Aim, tolerance: float) -> Serving:
     if shipped.judgement is None:
         raise ValueError("only what was held against the reference ships")
     return Serving(
-        name=shipped.name, precision=shipped.precision, server="vllm", server_version=result.known.version,
+        name=shipped.name, precision=shipped.precision, server=SERVER, server_version=result.known.version,
         settings=shipped.arguments, words=(*PROVEN_WORDS, *shipped.arguments.words()),
         environment={**PROVEN_ENVIRONMENT, **shipped.arguments.environment()}, aim=aim, load=shipped.best,
         gate=shipped.judgement, tolerance=tolerance, start_seconds=shipped.start_seconds,

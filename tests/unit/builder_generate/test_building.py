@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import json
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -24,6 +25,7 @@ from enginewright_builder.contract import (
     DataRequest,
     EngineRequest,
     GenerateRequest,
+    Manifest,
     Outcome,
     SourceRequest,
     load,
@@ -39,6 +41,7 @@ from enginewright_builder.pipeline import run_build
 from enginewright_builder.progress import Tracker
 from enginewright_builder.report.generation import GenerateReport
 from enginewright_builder.steps import Budget, Steps
+from enginewright_builder.terminal import Terminal
 from support.fake_openai import Model, fake_openai
 from support.language_model import tokenizer
 
@@ -150,8 +153,9 @@ def verdicts(outcome: Outcome) -> dict[str, str]:
 
 def only_ngrams_answer(arguments: ServerArguments) -> dict[str, Any]:
     """All streams of the others fail, so that no clock says which serves best."""
-    settings = (arguments.prefix_caching, arguments.max_num_seqs, arguments.max_num_batched_tokens)
-    return {"trouble": "" if arguments.speculative_tokens and settings == (None, None, None) else "event"}
+    settings = (arguments.prefix_caching, arguments.max_num_seqs, arguments.max_num_batched_tokens, arguments.dtype)
+    alone = settings == (None, None, None, "float32")
+    return {"trouble": "" if arguments.speculative_tokens and alone else "event"}
 
 
 def test_what_serves_better_and_agrees_is_published(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
@@ -180,6 +184,30 @@ def test_what_serves_better_and_agrees_is_published(ask: Callable[..., BuildRequ
     page = (folder / "report.html").read_text()
     assert "fp32, n-grams" in page
     assert "http://" not in page.partition("<script")[0]
+
+
+def test_the_outcome_says_in_tokens_what_was_published(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    """What the operator reads: of the store's manifest, and of a Job's termination message."""
+    outcome = built(ask(), tmp_path / "scratch", Servers(only_ngrams_answer))
+    folder = tmp_path / "store" / outcome.fingerprint
+    published, serving = outcome.generate, read_serving(folder)
+    assert published is not None
+    assert (published.name, published.server, published.server_version) == ("fp32, n-grams", "vllm", "0.0.1")
+    assert (published.accuracy, published.prompts) == (1.0, PROMPTS)
+    assert 1 - 0.15 <= published.accuracy_low < 1, "so few prompts prove no more than the tolerance"
+    assert (published.device_class, published.device_count, published.load_seconds) == ("cpu", 1, 1.0)
+    assert published.tokens.concurrency == serving.load.concurrency
+    assert published.tokens.output_rate == pytest.approx(serving.load.figures.output_rate, abs=0.01)
+    shipped = next(one for one in outcome.candidates if one.verdict == "Shipped")
+    assert shipped.tokens == published.tokens
+    assert Manifest.from_json((folder / MANIFEST_FILE).read_text()).outcome.generate == published
+    read = Outcome.from_json(outcome.to_termination_message())
+    assert (read.generate, read.engine, read.serving) == (published, None, None)
+    shown = io.StringIO()
+    Terminal(shown).outcome(outcome)
+    text = " ".join(shown.getvalue().split())
+    assert "fp32, n-grams on vllm 0.0.1, built in" in text
+    assert f"agreement ≥ {published.accuracy_low:.4f} on {PROMPTS} prompts" in text
 
 
 def test_the_default_ships_where_nothing_is_better(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:

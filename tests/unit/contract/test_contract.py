@@ -24,6 +24,7 @@ from enginewright_builder.contract import (
     QualityReport,
     SourceRequest,
     TensorSpec,
+    TokenFigures,
     to_plain,
 )
 
@@ -124,6 +125,23 @@ def test_a_termination_message_loses_buckets_first_and_what_ships_last() -> None
     many = Outcome(kind="build", ok=True, candidates=(*(lost,) * 60, ships)).to_termination_message()
     assert len(many.encode()) <= 4096
     assert Outcome.from_json(many).candidates[-1].name == "tensorrt fp16"
+
+
+def test_figures_in_tokens_leave_a_termination_message_with_the_buckets() -> None:
+    load = TokenFigures(concurrency=16, ttft_p50_ms=100.0, ttft_p99_ms=200.0, tpot_p50_ms=20.0, tpot_p99_ms=30.0,
+                        output_rate=300.0, goodput=2.5)
+    one = CandidateSummary(backend="vllm", precision="bf16", batch=0, verdict="Slower", tokens=load)
+    few, many = (Outcome.from_json(Outcome(kind="build", ok=True, candidates=(one,) * count).to_termination_message())
+                 for count in (3, 30))
+    assert {each.tokens for each in few.candidates} == {load}
+    assert {each.tokens for each in many.candidates} == {None}
+
+
+def test_an_operator_from_before_language_models_reads_every_other_outcome() -> None:
+    one = CandidateSummary(backend="onnxruntime", precision="int8", batch=8, verdict="Shipped")
+    body = json.loads(Outcome(kind="build", ok=True, candidates=(one,)).to_json())
+    assert "generate" not in body
+    assert "tokens" not in body["candidates"][0]
 
 
 @pytest.mark.parametrize("lengths", [(10,) * 400, (400, *(10,) * 200), tuple(range(1, 120))])
