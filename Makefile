@@ -53,6 +53,10 @@ shake: venv ## Tests again and again under load, in random order, to find those 
 test-images-gpu: venv deps ## Build the images for NVIDIA GPUs and ask them in pods what they have: no GPU, 30 GB of disk
 	$(VENV)/bin/pytest -q tests/gpu_images
 
+.PHONY: test-image-vllm
+test-image-vllm: venv deps ## Build vLLM's image and serve a small model in it, as a restricted pod would: 1 GB, 6 GB of disk
+	$(VENV)/bin/pytest -q tests/vllm_image
+
 .PHONY: e2e-rollout
 e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
 	PYTHONPATH=studies:hack $(VENV)/bin/python -m rollouts $(ARGS)

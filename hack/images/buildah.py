@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +104,20 @@ class Buildah:
         """Copy an image into the store as ``reference``."""
         image = self._run("pull", "--quiet", source).split()[-1]
         self._run("tag", image, reference)
+
+    @contextmanager
+    def mounted(self, reference: str) -> Iterator[Path]:
+        """The image's root, for as long as the context is open. What is written there goes with it."""
+        container = self._run("from", "--pull-never", reference).strip()
+        try:
+            yield Path(self._run("mount", container).strip())
+        finally:
+            self._run("rm", container)
+
+    def environment_of(self, reference: str) -> dict[str, str]:
+        """Variables that the image sets."""
+        told = json.loads(self._run("inspect", "--type=image", reference))["OCIv1"]["config"]["Env"]
+        return dict(entry.split("=", 1) for entry in told)
 
     def forget(self) -> None:
         """Remove all working containers and images, with what is mounted for them."""

@@ -18,7 +18,7 @@ CONTAINERFILE = ROOT / "builders" / "images" / "Containerfile"
 # Smallest first: each is usable as soon as it is there. A name is the stage's name.
 NAMES = ("server", "operator", "builder")
 # Built where they are asked for by name.
-OPTIONAL = ("builder-tensorflow",)
+OPTIONAL = ("builder-tensorflow", "server-vllm")
 ACCELERATORS = ("cpu", "cuda")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from enginewright.core.servers.vllm import VLLM
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Ask, Client
@@ -67,7 +69,9 @@ async def test_the_server_says_what_it_is(server: VllmServer) -> None:
     assert running.version
     assert running.start_seconds > 0
     assert await running.memory_bytes() > 500 << 20
-    assert "vllm:num_requests_waiting" in await running.metrics()
+    page, names = await running.metrics(), VLLM.metrics
+    for name in (names.pending, names.successes, names.busy, names.queued_for):
+        assert re.search(rf'^{name}{{[^}}]*{names.model_label}="[^}}]*}} ', page, re.MULTILINE), name
 
 
 async def test_chat_streams_and_is_counted(server: VllmServer) -> None:

@@ -6,9 +6,10 @@ import pytest
 
 from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
+from enginewright.core.servers.vllm import VLLM
 
 
-@pytest.mark.parametrize("server", [TRITON], ids=lambda server: server.program[0])
+@pytest.mark.parametrize("server", [TRITON, VLLM], ids=lambda server: server.program[0])
 def test_a_record_is_of_one_piece(server: Server) -> None:
     names = [port.name for port in server.ports]
     assert "http" in names, "probes and the Service ask there"

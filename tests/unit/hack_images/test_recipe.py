@@ -53,6 +53,17 @@ def test_the_image_with_tensorflow_has_the_builders_layers_below() -> None:
     assert not [name for name in NAMES if any("tensorflow" in path for path in stages[name].inputs)]
 
 
+def test_the_server_of_language_models_is_one_for_both_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a change of vLLM's lock leaves the images that are always built as they are."""
+    keys = set()
+    for accelerator in ("cpu", "cuda"):
+        monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", accelerator)
+        recipe = Recipe.read()
+        keys.add(recipe.containerfile("server-vllm"))
+        assert not [name for name in NAMES if any("vllm" in path for path in recipe._stages[name].inputs)]
+    assert len(keys) == 1
+
+
 def test_archives_of_one_image_are_not_those_of_another_whose_name_begins_alike(tmp_path: Path) -> None:
     for name in ("builder-0123456789ab", "builder-tensorflow-0123456789ab"):
         (tmp_path / f"{name}.tar").touch()
@@ -74,4 +85,5 @@ def test_another_base_image_gives_other_images(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_stage_that_others_mount_is_an_argument_of_the_build() -> None:
     arguments = Recipe.read().build_arguments()
-    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS", "GPU_TOOLS", "TENSORRT", "TENSORFLOW"}
+    assert set(arguments) == {"DEBIAN", "ACCELERATOR", "TOOLS", "BUILDER_TOOLS", "GPU_TOOLS", "TENSORRT", "TENSORFLOW",
+                              "VLLM_TOOLS"}

@@ -14,6 +14,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.problems import Problem
 from enginewright.core.servers.triton import TRITON
+from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec.parse import show
 from enginewright.core.spec.pod_shape import (
     POD,
@@ -89,7 +90,8 @@ SERVING = Rules(
     sidecars=True,
     own_env=(*COMMON_ENV, "OMP_NUM_THREADS", "MKL_NUM_THREADS", "MALLOC_ARENA_MAX"),
     reserved_containers=(labels.CONTAINER_VERIFY, labels.CONTAINER_FITS, labels.CONTAINER_QUALITY),
-    reserved_ports={**{port.name: port.number for port in TRITON.ports}, labels.PORT_QUALITY: labels.QUALITY_PORT},
+    reserved_ports={port.name: port.number for server in (TRITON, VLLM) for port in server.ports}
+    | {labels.PORT_QUALITY: labels.QUALITY_PORT},
     reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES,
                       labels.VOLUME_TRUSTED),
     reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm", "/engine", "/store",  # noqa: S108  (in the pod)
