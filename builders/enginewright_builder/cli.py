@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
@@ -24,6 +25,9 @@ from enginewright_builder.system import available_cpus, limit_threads
 from enginewright_builder.termination import leave_outcome
 from enginewright_builder.tracing import tracing
 from enginewright_builder.triton.key import leave_key
+
+if TYPE_CHECKING:
+    from enginewright_builder.proving import GivenServer
 
 Run = Callable[[BuildRequest, Path, Tracker], Outcome | None]
 
@@ -91,16 +95,20 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _prove(options: argparse.Namespace) -> int:
+    servers = _given(options) if options.repository else None  # a language model's are started here
+    with tracing("build", JsonLines(own_stdout())) as sink:
+        return _end(run_proof(options.hand_over, servers, Tracker(sink)), sink)
+
+
+def _given(options: argparse.Namespace) -> GivenServer:
     from enginewright_builder.proving import GivenServer
     from enginewright_builder.triton.client import Address
     from enginewright_builder.triton.witness import Witness
 
     headers = {options.key_header: options.key_file.read_text().strip()} if options.key_file else {}
-    servers = GivenServer(repository=options.repository, headers=headers, ready_seconds=options.ready_seconds,
-                          witness=Witness(options.witness) if options.witness else None,
-                          address=Address(http=options.http, grpc=options.grpc, metrics=options.metrics))
-    with tracing("build", JsonLines(own_stdout())) as sink:
-        return _end(run_proof(options.hand_over, servers, Tracker(sink)), sink)
+    return GivenServer(repository=options.repository, headers=headers, ready_seconds=options.ready_seconds,
+                       witness=Witness(options.witness) if options.witness else None,
+                       address=Address(http=options.http, grpc=options.grpc, metrics=options.metrics))
 
 
 def _collect(options: argparse.Namespace) -> int:
@@ -137,10 +145,12 @@ def _prove_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="enginewright-build prove",
         description="Serve, measure and publish what a build left, on a tritonserver that runs with "
-                    "--model-control-mode=explicit.")
+                    "--model-control-mode=explicit. A language model needs no option but --hand-over: this program "
+                    "starts vLLM.")
     parser.add_argument("--hand-over", required=True, type=Path, metavar="DIR", help="folder that the build left")
-    parser.add_argument("--repository", required=True, type=Path, metavar="DIR",
-                        help="the server's model repository, as this program sees it; this program writes there")
+    parser.add_argument("--repository", type=Path, metavar="DIR",
+                        help="needed for a model of tensors: the server's model repository, as this program sees it; "
+                             "it writes there")
     for name, port in (("http", 8000), ("grpc", 8001), ("metrics", 8002)):
         parser.add_argument(f"--{name}", default=f"127.0.0.1:{port}", metavar="HOST:PORT",
                             help="address of the server (default %(default)s)")

@@ -4,23 +4,27 @@ in another one, sweep, appraise, repository, verify-load, publish."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from enginewright_builder.contract import BuildRequest, CandidateSummary, Manifest, Outcome, ResolvedSource
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.manifest import manifest_digest
-from enginewright_builder.errors import BuilderError, classify
+from enginewright_builder.errors import BuilderError, UserError, classify
 from enginewright_builder.progress import Tracker
 from enginewright_builder.resolve import Resolved, resolve
 from enginewright_builder.sources.places import as_written
 from enginewright_builder.steps import Budget, Steps
 
 if TYPE_CHECKING:
+    from enginewright_builder.generate.hand_over import HandOver as ModelHandOver
     from enginewright_builder.generate.resolving import ResolvedModel
+    from enginewright_builder.generate.trial import Open
     from enginewright_builder.proving import Servers
 
 log = logging.getLogger(__name__)
@@ -42,9 +46,26 @@ class _Known(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
 
+class _Left(Protocol):
+    """The document that a first half leaves, whatever the model is for."""
+
+    @property
+    def request(self) -> BuildRequest: ...
+
+    @property
+    def source(self) -> ResolvedSource: ...
+
+    @property
+    def steps(self) -> Mapping[str, float]: ...
+
+    @property
+    def spent(self) -> float: ...
+
+
 Found = TypeVar("Found", bound=_Known)
 Resolve = Callable[[BuildRequest, Path], Found]
 Make = Callable[[Found, Path, Steps, Budget], Outcome | None]
+Prove = Callable[[Steps, Budget], Outcome]
 
 
 def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
@@ -63,7 +84,7 @@ def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome
     """Builds, proves and publishes. Never raises for what goes wrong in the request or the world: that is the
     outcome."""
     begin = time.monotonic()
-    outcome = (_run(request, scratch, tracker, _resolve_model, _make_model) if request.generate else
+    outcome = (_run(request, scratch, tracker, _resolve_to_serve, _make_model) if request.generate else
                _run(request, scratch, tracker, resolve, _make))
     assert outcome is not None
     if outcome.cache_hit:
@@ -85,6 +106,14 @@ def _resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
     return resolve_model(request, scratch)
 
 
+def _resolve_to_serve(request: BuildRequest, scratch: Path) -> ResolvedModel:
+    """Where there is no server, there is nothing to fetch."""
+    from enginewright_builder.generate.packages import packages
+
+    packages()
+    return _resolve_model(request, scratch)
+
+
 def _make_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Budget) -> Outcome:
     from enginewright_builder.generating import build_model
 
@@ -92,15 +121,22 @@ def _make_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
 
 
 def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder: Path) -> Outcome | None:
-    """The first half of :func:`run_build`, on the device: leaves in ``folder`` what :func:`run_proof` goes on with, and
-    returns None, or how it ended where nothing is left to do. Never raises either."""
+    """The first half of :func:`run_build`: leaves in ``folder`` what :func:`run_proof` goes on with, and returns None,
+    or how it ended where nothing is left to do. It runs on the device, but for a language model, of which it only
+    fetches and checks what is asked for. Never raises either."""
     def make(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget) -> None:
         from enginewright_builder.building import build_finalists
 
         build_finalists(resolved, scratch, folder, steps, budget)
 
+    def keep(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Budget) -> None:
+        from enginewright_builder.generate import hand_over
+
+        hand_over.leave(resolved, folder, steps.seconds, budget.spent)
+
     begin = time.monotonic()
-    outcome = _run(request, scratch, tracker, resolve, make)
+    outcome = (_run(request, scratch, tracker, _resolve_model, keep) if request.generate else
+               _run(request, scratch, tracker, resolve, make))
     if outcome is not None and outcome.ok:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / OUTCOME_FILE).write_text(outcome.to_json(), encoding="utf-8")
@@ -109,27 +145,55 @@ def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder
     return outcome
 
 
-def run_proof(folder: Path, servers: Servers, tracker: Tracker) -> Outcome:
-    """The second half. Never raises either."""
-    from enginewright_builder.hand_over import Handed
-    from enginewright_builder.proving import prove_finalists
-
-    handed: Handed | None = None
+def run_proof(folder: Path, servers: Servers | None, tracker: Tracker, server: Open | None = None) -> Outcome:
+    """The second half. ``servers`` are for a model of tensors. ``server`` makes those of a language model, by default
+    child processes. Never raises either."""
+    told: _Left | None = None
     try:
         if (folder / OUTCOME_FILE).exists():
             tracker.step("done", "nothing to prove: the store has this engine already")
             return Outcome.from_json((folder / OUTCOME_FILE).read_text(encoding="utf-8"))
-        handed = Handed(folder)
-        budget = Budget(handed.told.request.engine.build_budget_seconds, already=handed.told.spent)
-        outcome = prove_finalists(handed, servers, Steps(tracker), budget)
-        return dataclasses.replace(outcome, build_seconds=_seconds(budget.spent))
+        told, prove = _left(folder, servers, server)
+        budget = Budget(told.request.engine.build_budget_seconds, already=told.spent)
+        steps = Steps(tracker)
+        steps.seconds.update(told.steps)
+        return dataclasses.replace(prove(steps, budget), build_seconds=_seconds(budget.spent))
     except BaseException as error:
         outcome = failure("build", error, tracker)
-        if handed is None:
+        if told is None:
             return outcome
-        request = handed.told.request
-        return dataclasses.replace(_told(outcome, request, folder), build_seconds=_seconds(budget.spent),
-                                   source=handed.told.source, fingerprint=request.fingerprint())
+        return dataclasses.replace(_told(outcome, told.request, folder), build_seconds=_seconds(budget.spent),
+                                   source=told.source, fingerprint=told.request.fingerprint())
+
+
+def _left(folder: Path, servers: Servers | None, server: Open | None) -> tuple[_Left, Prove]:
+    """What a first half left in ``folder``, and what goes on with it."""
+    from enginewright_builder.generate import hand_over
+
+    if hand_over.left(folder):
+        told = hand_over.read(folder)
+        return told, functools.partial(_prove_model, told, folder, server)
+    if servers is None:
+        raise UserError("RequestInvalid", "a model of tensors is proven on a tritonserver that runs already, and its "
+                        "model repository is not given", field="--repository", value="",
+                        remedy="name the folder that the server reads its models from")
+    from enginewright_builder.hand_over import Handed
+    from enginewright_builder.proving import prove_finalists
+
+    handed = Handed(folder)
+    return handed.told, functools.partial(prove_finalists, handed, servers)
+
+
+def _prove_model(told: ModelHandOver, folder: Path, server: Open | None, steps: Steps, budget: Budget) -> Outcome:
+    from enginewright_builder.generate import hand_over
+    from enginewright_builder.generate.server import VllmServer
+    from enginewright_builder.generating import build_model
+
+    # In the same volume, where a link is as good as a copy.
+    with tempfile.TemporaryDirectory(prefix="prove-", dir=folder, ignore_cleanup_errors=True) as scratch:
+        with steps.step("fetch", "checking what the first half left"):
+            resolved = hand_over.taken(told, folder, Path(scratch))
+        return build_model(resolved, Path(scratch), steps, budget, server or VllmServer)
 
 
 def _run(request: BuildRequest, scratch: Path, tracker: Tracker, resolve: Resolve[Found],

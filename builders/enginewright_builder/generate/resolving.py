@@ -12,7 +12,6 @@ from enginewright_builder.contract import BuildRequest, ResolvedSource
 from enginewright_builder.engine_store import store
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.client import Ask
-from enginewright_builder.generate.packages import packages
 from enginewright_builder.generate.prompts import check_prompts, read_prompts
 from enginewright_builder.sources import places
 from enginewright_builder.sources.base import FetchContext
@@ -27,19 +26,19 @@ _DATA = "spec.accuracy.evaluation.uri"
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedModel:
-    """``request`` has all digests. No two of ``asks`` are equal."""
+    """``request`` has all digests. No two of ``asks`` are equal; ``prompts`` is the file that they are from."""
 
     request: BuildRequest
     model: Causal
     source: ResolvedSource
     asks: tuple[Ask, ...]
+    prompts: Path
     notes: tuple[str, ...]
 
 
 def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
     """Raises :class:`UserError` with the field to change, :class:`TransientError` when trying again may help."""
     _check_numbers(request)
-    packages()
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                           digest=request.source.digest,
                                                           check=asked_for(request.signature)))
@@ -48,7 +47,8 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
                         field="spec.source.uri", value=request.source.uri,
                         remedy="give the folder that save_pretrained writes")
     model = locate_causal(path)
-    asks, evaluation_digest, notes = _asks(request, scratch)
+    prompts, evaluation_digest = _prompts(request, scratch)
+    asks, notes = _asks(prompts, request)
     check_prompts(len(asks), request.accuracy.tolerance)
     if any(ask.chat for ask in asks) and not model.chat:
         raise UserError("TemplateFailed", "the prompts are messages, and the model has no chat template",
@@ -59,7 +59,8 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
     request = _with_digests(request, source)
     if not (engines := store.of(request)).holds(request.fingerprint()):
         engines.check_writable(source.size_bytes)
-    return ResolvedModel(request=request, model=model, source=source, asks=asks, notes=tuple(notes))
+    return ResolvedModel(request=request, model=model, source=source, asks=asks, prompts=prompts,
+                         notes=tuple(notes))
 
 
 def _check_numbers(request: BuildRequest) -> None:
@@ -73,22 +74,26 @@ def _check_numbers(request: BuildRequest) -> None:
                             remedy="write a positive number")
 
 
-def _asks(request: BuildRequest, scratch: Path) -> tuple[tuple[Ask, ...], str, list[str]]:
+def _prompts(request: BuildRequest, scratch: Path) -> tuple[Path, str]:
+    """The file, and its digest."""
     data = request.accuracy.evaluation
     if data is None:
         raise UserError("PromptsMissing", "a language model is proven with prompts like those of its users, and none "
                         "are given", field=_DATA, remedy='give a file of JSON lines, such as {"prompt": "…", '
                         '"max_tokens": 64} (by hand --evaluation)')
-    path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.EVALUATION,
-                                                field=_DATA, digest=data.digest))
-    asks = read_prompts(path)[:data.samples or None]
+    return fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.EVALUATION, field=_DATA,
+                                        digest=data.digest))
+
+
+def _asks(path: Path, request: BuildRequest) -> tuple[tuple[Ask, ...], list[str]]:
+    assert request.accuracy.evaluation is not None
+    asks = read_prompts(path)[:request.accuracy.evaluation.samples or None]
     different: dict[str, Ask] = {}
     for ask in asks:
         different.setdefault(_key(ask), ask)
     kept = tuple(different.values())
     repeated = len(asks) - len(kept)
-    return kept, digest, [f"{repeated} of {len(asks)} prompts are there more than once: they count once"
-                          ] if repeated else []
+    return kept, [f"{repeated} of {len(asks)} prompts are there more than once: they count once"] if repeated else []
 
 
 def _key(ask: Ask) -> str:

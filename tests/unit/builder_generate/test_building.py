@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import io
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -37,7 +38,7 @@ from enginewright_builder.generate.packages import PACKAGES_VARIABLE
 from enginewright_builder.generate.resolving import resolve_model
 from enginewright_builder.generate.serving import read_serving
 from enginewright_builder.generating import build_model, command
-from enginewright_builder.pipeline import run_build
+from enginewright_builder.pipeline import OUTCOME_FILE, run_build, run_finalists, run_proof, run_resolve
 from enginewright_builder.progress import Tracker
 from enginewright_builder.report.generation import GenerateReport
 from enginewright_builder.steps import Budget, Steps
@@ -326,9 +327,56 @@ def test_without_vllm_its_place_is_named(ask: Callable[..., BuildRequest], tmp_p
                                          monkeypatch: pytest.MonkeyPatch) -> None:
     request = ask()
     monkeypatch.delenv(PACKAGES_VARIABLE)
-    with pytest.raises(UserError, match="there is no vLLM here") as caught:
-        resolve_model(request, tmp_path)
-    assert (caught.value.reason, caught.value.field) == ("VllmMissing", PACKAGES_VARIABLE)
+    error = run_build(request, tmp_path, Tracker(Silent())).error
+    assert error is not None
+    assert (error.reason, error.field) == ("VllmMissing", PACKAGES_VARIABLE)
+    assert run_resolve(request, tmp_path, Tracker(Silent())).ok, "what looks at the source needs no server"
+
+
+def test_a_first_half_needs_no_server_and_a_second_one_nothing_else(
+        ask: Callable[..., BuildRequest], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(source, own)
+    request, folder = ask(source=SourceRequest(uri=str(own))), tmp_path / "left"
+    monkeypatch.delenv(PACKAGES_VARIABLE)
+    assert run_finalists(request, tmp_path, Tracker(Silent()), folder) is None
+    shutil.rmtree(own)
+    (tmp_path / "prompts.jsonl").unlink()
+    outcome = run_proof(folder, None, Tracker(Silent()), Servers(only_ngrams_answer))
+    assert outcome.error is None
+    assert outcome.generate is not None
+    assert outcome.generate.name == "fp32, n-grams"
+    published = tmp_path / "store" / outcome.fingerprint
+    verify(published, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
+    report = load(GenerateReport, (published / "build-report.json").read_text())
+    assert report.source_uri == str(own), "where it came from, not where it was left"
+    assert {"resolve", "ladder", "sweep"} <= report.steps.keys()
+    assert sorted(one.name for one in folder.iterdir()) == ["language-model.json", "model", "prompts"]
+
+
+def test_what_is_left_is_what_is_proven(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    folder = tmp_path / "left"
+    assert run_finalists(ask(), tmp_path, Tracker(Silent()), folder) is None
+    (folder / "prompts").write_text('{"prompt": "another"}')
+    outcome = run_proof(folder, None, Tracker(Silent()), Servers(only_ngrams_answer))
+    assert outcome.error is not None
+    assert (outcome.error.reason, outcome.error.field) == ("DigestMismatch", "spec.accuracy.evaluation.digest")
+
+
+def test_what_the_store_has_is_not_proven(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    request, folder = ask(), tmp_path / "left"
+    built(request, tmp_path / "scratch", Servers(only_ngrams_answer))
+    hit = run_finalists(request, tmp_path / "again", Tracker(Silent()), folder)
+    assert hit is not None
+    assert hit.cache_hit
+    assert (folder / OUTCOME_FILE).is_file()
+    assert run_proof(folder, None, Tracker(Silent())) == hit
+
+
+def test_a_model_of_tensors_is_not_proven_without_a_repository(tmp_path: Path) -> None:
+    error = run_proof(tmp_path, None, Tracker(Silent())).error
+    assert error is not None
+    assert (error.reason, error.field) == ("RequestInvalid", "--repository")
 
 
 def test_repeated_prompts_count_once(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
