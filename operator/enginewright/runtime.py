@@ -140,6 +140,8 @@ class Operator:
         )
         metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
         metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
+        metrics.gauge("enginewright_queue_backoff", "Objects whose last pass failed on what time heals.",
+                      lambda: self.loop.backoff)
         metrics.gauge("enginewright_objects", "Objects that the operator knows.", lambda: len(self.known))
         metrics.gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
                       lambda: len(self.schema.missing))

@@ -76,6 +76,39 @@ async def test_an_apiserver_that_does_not_answer_fires_its_alarm_until_it_does(
         await eventually(it_has_caught_up)
 
 
+async def test_an_apiserver_that_answers_with_errors_fires_the_same_alarm_until_it_does_not(
+    operator_kubeconfig: Path, namespace: str, models: Models, tmp_path: Path
+) -> None:
+    """There are more workers than objects: what waits is one that is tried again and again."""
+    broken = False
+
+    def choose(request: web.Request) -> Fault:
+        return "break" if broken and is_write(request) else "pass"
+
+    proxy = FaultyProxy(choose=choose)
+    async with (
+        proxy.running(operator_kubeconfig, tmp_path) as through,
+        embedded(through, namespace) as operator,
+        serving(metrics_app(operator.metrics.registry), 0) as port,
+        running(tmp_path, [{"targets": [f"127.0.0.1:{port}"]}], [at_once(tmp_path)]) as url,
+        httpx.AsyncClient() as http,
+    ):
+
+        async def is_behind(expected: bool) -> bool:
+            assert (BEHIND in await fired(http, url)) is expected
+            return True
+
+        await models.create(model("refused", accuracy={"maxLoss": 0.9}))
+        await eventually(lambda: models.condition("Ready", "refused"))
+        await eventually(lambda: is_behind(False))
+        broken = True
+        await models.patch({"spec": {"accuracy": {"maxLoss": 0.8}}}, "refused")
+        await eventually(lambda: is_behind(True))
+        assert operator.loop.backoff or len(operator.queue)
+        broken = False
+        await eventually(lambda: is_behind(False))
+
+
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Path]:
     """A control plane of this test's own: its CRD is not the one that others need."""

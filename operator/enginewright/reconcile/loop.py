@@ -33,6 +33,12 @@ class Loop:
         self._metrics = metrics
         self._workers = workers
         self._in_flight: dict[Key, float] = {}
+        self._late: set[Key] = set()
+
+    @property
+    def backoff(self) -> int:
+        """Objects whose last pass failed on what time heals, but for those that are in the queue again."""
+        return sum(not self._queue.waits(key) for key in self._late)
 
     def oldest_pass(self) -> float:
         """Seconds that the longest running pass has taken so far; 0 when idle."""
@@ -67,11 +73,14 @@ class Loop:
         else:
             self._metrics.passes.labels("ok").inc()
             self._queue.succeeded(key)
+            self._late.discard(key)
             if requeue_after is not None:
                 self._queue.add_after(key, requeue_after)
 
     def _again(self, key: Key, family: Family, error: Exception) -> None:
         self._metrics.passes.labels(family.value).inc()
+        # What a person must mend is no delay of ours, and a defect has an alarm of its own.
+        (self._late.add if family is Family.TRANSIENT else self._late.discard)(key)
         asked = error.retry_after if isinstance(error, TransientError) else None
         delay = self._queue.retry(key, BACKOFF[family], asked or 0.0)
         # Another client wrote meanwhile: that is how the apiserver works, and needs no attention.

@@ -51,6 +51,10 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._dirty.keys() - self._working)
 
+    def waits(self, key: K) -> bool:
+        """For a free worker."""
+        return key in self._dirty and key not in self._working
+
     def waiting(self, lane: Lane) -> int:
         """How many keys wait in ``lane``."""
         return len(self._ready[lane])
