@@ -14,13 +14,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from enginewright.clients.page import MOST_SAMPLES, samples
 from enginewright.clients.signals import NoSignalError
-from enginewright.clients.triton import FAILURES, SUMMARY, parse_metrics
+from enginewright.clients.triton import FAILURES, MISTAKEN, SUMMARY, parse_metrics
 from enginewright.core.probe import ProbeError, make_request, match, read_answer
 from enginewright.core.servers.triton import TRITON
 from enginewright_builder.contract import ContractError, QualityReport
 
 MARK = "swordfish"
-READ = (TRITON.metrics.pending, FAILURES, TRITON.metrics.successes, TRITON.metrics.busy, SUMMARY)
+READ = (TRITON.metrics.pending, FAILURES, MISTAKEN, TRITON.metrics.successes, TRITON.metrics.busy, SUMMARY)
 NAMES = st.sampled_from([*READ, f"{SUMMARY}_count", "other_metric", "_"])
 LABELS = st.sampled_from(["model", "version", "reason", "quantile", "gpu_uuid", MARK])
 # As the exposition format has values: any text, with three signs escaped.
@@ -75,7 +75,7 @@ def test_any_page_is_read_or_refused(page: bytes) -> None:
         not_quoted(MARK, error)
         return
     numbers = [*found.pending.values(), *found.failures.values(), *found.successes.values(), *found.quantiles.values(),
-               found.busy, found.queued_for, found.executions, found.queued, found.broken]
+               found.busy, found.queued_for, found.executions, found.queued, found.broken, found.answered]
     assert all(math.isfinite(number) and number >= 0 for number in numbers)
 
 

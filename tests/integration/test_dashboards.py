@@ -32,7 +32,7 @@ async def prometheus(operator_kubeconfig: Path, namespace: str, models: Models, 
 
 
 # Of a model on a GPU, and of replicas that answer requests.
-NOT_HERE = ("enginewright_gpu_", "per_joule", "live_latency")
+NOT_HERE = ("enginewright_gpu_", "enginewright_failed_requests", "per_joule", "live_latency")
 
 
 async def test_no_panel_about_the_operator_is_empty(prometheus: str, namespace: str) -> None:

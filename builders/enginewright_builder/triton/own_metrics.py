@@ -6,6 +6,7 @@ import re
 
 POSITIONS, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
 TOKENISING, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_tokenised_requests_total"
+FAILED = "enginewright_failed_requests_total"
 
 
 def total(page: str, name: str) -> float:

@@ -19,7 +19,7 @@ from enginewright.clients.signals import NoSignalError
 LARGEST_PAGE: Final = 256 << 10
 MOST_LINES: Final = 4096
 LONGEST_LINE: Final = 512
-# Only lines that are asked for cost more than a look: some 16 for each model and version.
+# Only lines that are asked for cost more than a look: some 18 for each model and version.
 MOST_SAMPLES: Final = 256
 MOST_LABELS: Final = 8
 # No count and no sum of microseconds comes near it, and a sum of such values is still a number.

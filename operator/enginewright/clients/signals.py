@@ -28,7 +28,8 @@ class GpuMetrics:
 class ReplicaMetrics:
     """Of one replica. ``pending`` maps a model to its queued requests; ``failures`` a reason (``BACKEND``,
     ``CANCELED``, ``OTHER``, ``REJECTED``) to the failed requests since the server started; ``successes`` a model to
-    the good ones. ``busy`` and ``queued_for`` are microseconds that the good ones took and, of these, queued;
+    those that Triton counts as good; ``mistaken`` a fault (``backend``, ``request``) to those among them that failed.
+    ``busy`` and ``queued_for`` are microseconds that the successes took, mistaken ones too, and, of these, queued;
     ``executions`` are batches that were executed, 0 where that is not told.
     ``quantiles`` maps 0.99 and the like to milliseconds, of the slowest model; empty where the server exports none.
     Requests that Triton refuses for their form (shape, name, batch size) are counted nowhere. ``inferences`` are batch
@@ -37,6 +38,7 @@ class ReplicaMetrics:
     pending: Mapping[str, float]
     failures: Mapping[str, float] = field(default_factory=dict)
     successes: Mapping[str, float] = field(default_factory=dict)
+    mistaken: Mapping[str, float] = field(default_factory=dict)
     busy: float = 0.0
     queued_for: float = 0.0
     executions: float = 0.0
@@ -61,7 +63,19 @@ class ReplicaMetrics:
         return self.failures.get("REJECTED", 0.0)
 
     @property
+    def timed(self) -> float:
+        """Requests of which Triton knows how long they took: answered with success, or with an error that it takes for
+        one."""
+        return sum(self.successes.values())
+
+    @property
+    def answered(self) -> float:
+        """With success. A failure is counted before its answer is sent, and Triton counts afterwards."""
+        return max(0.0, self.timed - sum(self.mistaken.values()))
+
+    @property
     def broken(self) -> float:
         """Failed requests that are the engine's fault: neither given up by the client nor turned away by a full
-        queue."""
-        return sum(count for reason, count in self.failures.items() if reason not in ("CANCELED", "REJECTED"))
+        queue, nor with inputs that no engine would take."""
+        counted = sum(count for reason, count in self.failures.items() if reason not in ("CANCELED", "REJECTED"))
+        return counted + sum(count for fault, count in self.mistaken.items() if fault != "request")

@@ -19,16 +19,22 @@ from enginewright.core.servers.triton import TRITON
 _NAMES: Final = TRITON.metrics
 # What no other server's page has.
 FAILURES: Final = "nv_inference_request_failure"
+# Those of the successes that were none, by ``fault``: the Python backend answered with an error
+# (pod/python_model/model.py of the builder).
+MISTAKEN: Final = "enginewright_failed_requests_total"
 _EXECUTIONS: Final = "nv_inference_exec_count"
 _INFERENCES: Final = "nv_inference_count"
 # Exported with --metrics-config summary_latencies=true only.
 SUMMARY: Final = "nv_inference_request_summary_us"
-_COUNTED: Final = frozenset({_NAMES.pending, FAILURES, _NAMES.successes, _NAMES.busy, _NAMES.queued_for, _EXECUTIONS,
-                             _INFERENCES})
+# Counters and gauges that are added up, each by one of its labels.
+_COUNTED: Final = {
+    **dict.fromkeys((_NAMES.pending, _NAMES.successes, _NAMES.busy, _NAMES.queued_for, _EXECUTIONS, _INFERENCES),
+                    _NAMES.model_label),
+    FAILURES: "reason", MISTAKEN: "fault"}
 # Of each GPU that the server sees; not exported on a CPU.
 _OF_GPUS: Final = {"nv_energy_consumption": "joules", "nv_gpu_power_usage": "watts",
                    "nv_gpu_utilization": "utilisation", "nv_gpu_memory_used_bytes": "memory_bytes"}
-_WANTED: Final = _COUNTED | {SUMMARY} | _OF_GPUS.keys()
+_WANTED: Final = _COUNTED.keys() | {SUMMARY} | _OF_GPUS.keys()
 
 
 class TritonClient(PodClient):
@@ -57,7 +63,7 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
             gpus.setdefault(sample.labels.get("gpu_uuid", ""), {})[figure] = sample.value
             continue
         of = sums[sample.name]
-        place = sample.labels.get("reason" if sample.name == FAILURES else _NAMES.model_label, "")
+        place = sample.labels.get(_COUNTED[sample.name], "")
         of[place] = of.get(place, 0.0) + sample.value
     if not sums[_NAMES.pending]:
         raise NoSignalError(f"no {_NAMES.pending} in the metrics (Triton exports it since 23.09)")
@@ -65,6 +71,7 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
         pending=sums[_NAMES.pending],
         failures=sums[FAILURES],
         successes=sums[_NAMES.successes],
+        mistaken=sums[MISTAKEN],
         busy=_NAMES.microseconds * sum(sums[_NAMES.busy].values()),
         queued_for=_NAMES.microseconds * sum(sums[_NAMES.queued_for].values()),
         executions=sum(sums[_EXECUTIONS].values()),

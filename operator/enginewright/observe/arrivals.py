@@ -18,7 +18,7 @@ MICROSECONDS = 1e6  # in a second
 @dataclass(frozen=True, kw_only=True)
 class _Totals:
     """``answered`` are requests that succeeded or failed, ``rejected`` those that waited too long in a bounded queue,
-    ``spent`` is what those took that succeeded: Triton times no others."""
+    ``spent`` is what those took that Triton counts as successes: it times no others."""
 
     time: float
     answered: float
@@ -28,10 +28,9 @@ class _Totals:
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics, time: float) -> _Totals:
-        good = sum(metrics.successes.values())
         waited, total = metrics.queued_for / MICROSECONDS, metrics.busy / MICROSECONDS
-        spent = Spent(time, good, waited, total - waited, metrics.executions)
-        return cls(time=time, answered=good + sum(metrics.failures.values()) - metrics.rejected,
+        spent = Spent(time, metrics.timed, waited, total - waited, metrics.executions)
+        return cls(time=time, answered=metrics.timed + sum(metrics.failures.values()) - metrics.rejected,
                    rejected=metrics.rejected, queued=metrics.queued, spent=spent)
 
     @property

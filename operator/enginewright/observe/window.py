@@ -197,26 +197,30 @@ class Window:
 
 @dataclass(frozen=True)
 class _Totals:
-    """What a server has counted since it started."""
+    """What a server has counted since it started; of the ``timed`` requests not all were ``answered`` well."""
 
-    requests: float
+    timed: float
+    answered: float
     failed: float
     busy: float
     queued: float
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics) -> _Totals:
-        return cls(sum(metrics.successes.values()), metrics.broken, metrics.busy, metrics.queued_for)
+        return cls(metrics.timed, metrics.answered, metrics.broken, metrics.busy, metrics.queued_for)
 
     def since(self, before: _Totals) -> Traffic:
-        """A counter that fell began at zero with its server, and the others with it."""
-        fell = self.requests < before.requests or self.failed < before.failed or self.busy < before.busy
-        start = _Totals(0.0, 0.0, 0.0, 0.0) if fell else before
+        """A counter that fell began at zero with its server, and the others with it. What was timed though it failed
+        has taken as long as the others: Triton does not tell them apart."""
+        fell = self.timed < before.timed or self.failed < before.failed or self.busy < before.busy
+        start = _Totals(0.0, 0.0, 0.0, 0.0, 0.0) if fell else before
+        timed, answered = self.timed - start.timed, max(0.0, self.answered - start.answered)
+        share = min(1.0, answered / timed) if timed else 1.0
         return Traffic(
-            requests=self.requests - start.requests,
+            requests=answered,
             failed=self.failed - start.failed,
-            busy=self.busy - start.busy,
-            queued=max(0.0, self.queued - start.queued),
+            busy=share * (self.busy - start.busy),
+            queued=share * max(0.0, self.queued - start.queued),
             replicas=1,
         )
 

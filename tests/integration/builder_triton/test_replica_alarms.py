@@ -15,11 +15,15 @@ import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException
 
 from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
+from enginewright_builder.load import Channels, encode
 from enginewright_builder.queue_policy import CONFIG_FILE
 from enginewright_builder.triton.model_config import ServedModel, model_config, to_text
+from enginewright_builder.triton.own_metrics import FAILED, total
+from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 from support.apiserver import eventually
-from support.prometheus import answers, at_once, fires_only, runbook_finds, running
+from support.picks import picks
+from support.prometheus import answers, at_once, fired, fires_only, runbook_finds, running
 
 pytestmark = pytest.mark.triton
 NAME = "minilm"
@@ -131,3 +135,27 @@ async def test_requests_that_wait_and_requests_that_fail(server: TritonServer, p
                 await ask(BROKEN)
         await fires_only(http, url, ("InferencesFail", NAME))
         await runbook_finds(http, url, "InferencesFail", NAME)
+
+
+async def test_a_request_that_fails_beside_others_of_its_batch(tmp_path: Path) -> None:
+    """Of an engine as the builder writes it into the model repository. Triton counts a success."""
+    write_model(tmp_path / "repository", NAME, picks(tmp_path / "picks"),
+                ServingChoice(max_batch_size=2, max_queue_delay_us=1_000_000), cores=1)
+    payloads = [encode(NAME, {"x": np.array([[number]], np.int64)}).payload for number in (1, 9)]
+    async with TritonServer(tmp_path / "repository", models=(NAME,), ready_seconds=60) as server:
+        target = {"targets": [server.metrics_address],
+                  "labels": {"namespace": "models", "pod": "a", "revision": "1", "optimisedmodel": NAME}}
+        async with (
+            running(tmp_path, [target], [at_once(tmp_path)]) as url,
+            Channels(server.grpc_url) as channels,
+            httpx.AsyncClient() as http,
+        ):
+
+            async def one_of_two_fails() -> bool:
+                answers = await asyncio.gather(*(channels.call(one, 30.0) for one in payloads), return_exceptions=True)
+                assert [isinstance(one, Exception) for one in answers] == [False, True]
+                return (await fired(http, url)) == {("InferencesFail", NAME)}
+
+            await eventually(one_of_two_fails)
+            assert total(await server.metrics(), FAILED) > 0
+            await runbook_finds(http, url, "InferencesFail", NAME)

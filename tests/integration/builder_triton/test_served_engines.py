@@ -13,16 +13,18 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from enginewright.clients.triton import parse_metrics
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, ServingChoice, TensorSpec
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Member, Rung
 from enginewright_builder.engines.composite import CompositeRunner, combine
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
-from enginewright_builder.triton.own_metrics import total
+from enginewright_builder.triton.own_metrics import FAILED, total
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 from support.apiserver import eventually
+from support.picks import picks
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 3)),),
@@ -43,21 +45,6 @@ def adds(folder: Path, number: float) -> Artifact:
               save_as_external_data=True, location="weights.bin", size_threshold=0)
     return Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), triton_backend="python", interface=INTERFACE,
                     files={file.name: file for file in sorted(folder.iterdir())}, runtime_version="onnxruntime")
-
-
-def picks(folder: Path) -> Artifact:
-    """Of three weights; it fails where there is none of that number."""
-    interface = Interface(inputs=(TensorSpec(name="x", dtype="int64", shape=("batch", 1)),),
-                          outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 1)),))
-    graph = helper.make_graph([helper.make_node("Gather", ["weights", "x"], ["y"])], "picks",
-                              [helper.make_tensor_value_info("x", TensorProto.INT64, ["batch", 1])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 1])],
-                              [numpy_helper.from_array(np.array([5, 6, 7], np.float32), "weights")])
-    folder.mkdir()
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
-              folder / "model.onnx")
-    return Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), triton_backend="python", interface=interface,
-                    files={"model.onnx": folder / "model.onnx"}, runtime_version="onnxruntime")
 
 
 @pytest.fixture
@@ -121,6 +108,34 @@ async def test_triton_counts_what_the_engine_fails_on(tmp_path: Path) -> None:
             return (total(page, "nv_inference_request_success"), total(page, "nv_inference_request_failure")) == (1, 3)
 
         await eventually(counted)
+
+
+async def test_a_failure_beside_answers_is_counted_though_triton_counts_a_success(tmp_path: Path) -> None:
+    """Four requests that wait for each other run together, and the engine fails on one of them."""
+    write_model(tmp_path / "root", "picks", picks(tmp_path / "picks"),
+                ServingChoice(max_batch_size=4, max_queue_delay_us=1_000_000), cores=1)
+    payloads = [encode("picks", {"x": np.array([[number]], np.int64)}).payload for number in (0, 9, 1, 2)]
+    sent = failed = 0
+    async with (TritonServer(tmp_path / "root", models=("picks",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+
+        async def some_failed_beside_answers() -> bool:
+            nonlocal sent, failed
+            answers = await asyncio.gather(*(channels.call(one, 30.0) for one in payloads), return_exceptions=True)
+            sent, failed = sent + len(answers), failed + sum(isinstance(one, Exception) for one in answers)
+            return total(await server.metrics(), FAILED) > 0
+
+        async def all_are_counted() -> bool:  # Triton counts after the answer is sent
+            found = parse_metrics((await server.metrics()).encode())
+            return found.answered == sent - failed and found.broken == failed
+
+        assert total(await server.metrics(), FAILED) == 0
+        await eventually(some_failed_beside_answers)
+        await eventually(all_are_counted)
+        assert failed == sent / 4
+        page = await server.metrics()
+        assert total(page, "nv_inference_request_success") > sent - failed
+        assert 'enginewright_failed_requests_total{fault="backend",model="picks",version="1"}' in page
 
 
 @pytest.mark.torch

@@ -34,6 +34,13 @@ nv_inference_compute_infer_summary_us{model="minilm",version="1",quantile="0.5"}
 """
 
 
+# Four that failed beside others of their batch, of which one was not what the engine takes.
+MISTAKEN = PAGE + b"""# TYPE enginewright_failed_requests_total counter
+enginewright_failed_requests_total{fault="backend",model="minilm",version="1"} 3
+enginewright_failed_requests_total{fault="request",model="minilm",version="1"} 1
+"""
+
+
 def test_pending_is_summed_over_versions_and_survives_the_zero_twin() -> None:
     metrics = parse_metrics(PAGE)
     assert metrics.pending == {"minilm": 7.0, "tokenizer": 5.0}
@@ -66,6 +73,17 @@ def test_durations_executions_and_quantiles() -> None:
 
 def test_what_the_client_gave_up_and_what_a_full_queue_turned_away_is_no_fault_of_the_engine() -> None:
     assert parse_metrics(PAGE).broken == 3.0
+
+
+def test_what_failed_beside_others_is_no_success_though_triton_counts_it_as_one() -> None:
+    metrics = parse_metrics(MISTAKEN)
+    assert (metrics.timed, metrics.answered, metrics.broken) == (12.0, 8.0, 6.0)
+    assert (parse_metrics(PAGE).timed, parse_metrics(PAGE).answered) == (12.0, 12.0)
+
+
+def test_a_failure_that_is_counted_before_its_success_leaves_no_negative_count() -> None:
+    early = MISTAKEN.replace(b'success{model="minilm",version="1"} 12', b'success{model="minilm",version="1"} 2')
+    assert parse_metrics(early).answered == 0.0
 
 
 @pytest.mark.parametrize("page", [b"", b"# only comments\n", b"nv_inference_request_success{model=\"m\"} 1\n"])

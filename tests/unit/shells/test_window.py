@@ -109,6 +109,20 @@ def test_all_counters_of_a_restarted_server_start_at_zero() -> None:
     assert (grown["a"].requests, grown["a"].failed, grown["a"].busy) == (4, 3, 4000)
 
 
+def test_a_success_that_was_none_is_a_failure_and_takes_its_time_with_it() -> None:
+    counters = Counters()
+    counters.update({"a": counted(10)}, ["a"])
+    grown = counters.update({"a": replace(counted(30), mistaken={"backend": 4.0, "request": 1.0})}, ["a"])["a"]
+    assert (grown.requests, grown.failed, grown.busy, grown.queued) == (15, 4, 15_000, 1500)
+
+
+def test_a_failure_that_is_counted_before_its_success_takes_nothing_off_others() -> None:
+    counters = Counters()
+    counters.update({"a": counted(10)}, ["a"])
+    grown = counters.update({"a": replace(counted(10), mistaken={"backend": 1.0})}, ["a"])["a"]
+    assert (grown.requests, grown.failed, grown.busy) == (0, 1, 0)
+
+
 def test_a_missed_scrape_is_made_up_for_by_the_next_and_a_pod_that_is_gone_is_forgotten() -> None:
     counters = Counters()
     counters.update({"a": counted(1), "b": counted(1)}, ["a", "b"])

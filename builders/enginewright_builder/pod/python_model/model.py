@@ -3,8 +3,8 @@
 Copied into the version folder, with the session module of every runtime that is named there; it may import only the
 standard library and NumPy, and the session modules what they run with. All requests of one call that have equal shapes
 run as one batch, and those of different length where padding is harmless. An error answers the request that caused it
-and leaves the others alone. Where the engine fails on all requests of a call, the call fails: Triton counts that as
-failures of the backend, and an answer that is an error as a success.
+and leaves the others alone; Triton counts such an answer as a success, so :class:`Tally` counts it as a failure. Where
+the engine fails on all requests of a call, the call fails, and Triton itself counts failures of the backend.
 
 Where ``tokeniser.json`` lies beside it clients send texts: ``tokeniser.py`` makes the engines' inputs of those of
 each request. From there on that is as a request of token ids.
@@ -47,9 +47,13 @@ sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pat
 TOKENISER_FILE = "tokeniser.json"
 OWN, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
 WAITED, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_tokenised_requests_total"
+FAILED = "enginewright_failed_requests_total"
 COUNTED = {OWN: "Positions (rows times length) of requests that were run",
            PADDING: "Positions of padding that were run beside them",
-           WAITED: "Seconds that requests waited until their texts were token ids", TOKENISED: "Requests of texts"}
+           WAITED: "Seconds that requests waited until their texts were token ids", TOKENISED: "Requests of texts",
+           FAILED: "Requests answered with an error, which Triton counts as successes"}
+# By whose fault a request failed: the engine did not run it, or its inputs were not what the engine takes.
+BACKEND, REQUEST = "backend", "request"
 MODULES = {"onnxruntime": "ort_session", "tensorrt": "trt_session", "torch": "aoti_session"}
 
 
@@ -101,7 +105,10 @@ class TritonPythonModel:
         errors = [one for one in answers.values() if isinstance(one, Exception)]
         if errors and len(errors) == len(requests):
             raise RuntimeError(reason(errors[0]))
-        return [self.respond(request, answers.get(index, taken[index])) for index, request in enumerate(requests)]
+        responses = [self.respond(request, answers.get(index, taken[index])) for index, request in enumerate(requests)]
+        # Last of all: where an answer cannot be made the call fails, and Triton counts all of its requests itself.
+        self.tally.fail({BACKEND: len(errors), REQUEST: len(requests) - len(answers)})
+        return responses
 
     def tokenised(self, given: Sequence[Tensors | Exception]) -> list[Tensors | Exception]:
         """What the engines take of the texts of each request, filled up to the longest of these as the source does it:
@@ -229,36 +236,53 @@ def split(joined: Mapping[str, Any], rows: Sequence[int]) -> list[dict[str, Any]
 
 
 class Tally:
-    """Triton's metrics of what was run of one model, by the ``names`` that :data:`COUNTED` explains. Counts nothing
-    where the server has no metrics. Each report takes a message and its answer, so the replica sends one a few times a
-    second."""
+    """Triton's metrics of one model: of what was run, by the ``names`` that :data:`COUNTED` explains, and of requests
+    that failed though Triton counts them as successes. Counts nothing where the server has no metrics. Each report
+    takes a message and its answer, so the replica sends one a few times a second, and of failures at once: there may be
+    no further request to send it with."""
 
     SECONDS = 0.2
 
     def __init__(self, args: Mapping[str, str], names: Sequence[str]) -> None:
         labels = {"model": args["model_name"], "version": args["model_version"]}
-        self._counters = {name: _counter(name, COUNTED[name], labels) for name in names}
-        self._counts, self._told = dict.fromkeys(names, 0.0), 0.0
+        self._families = {name: _family(name) for name in (*names, FAILED)}  # must live as long as their metrics
+        self._metrics = {name: _metric(self._families[name], labels) for name in names}
+        for fault in (BACKEND, REQUEST):
+            self._metrics[fault] = _metric(self._families[FAILED], {**labels, "fault": fault})
+        self._counts, self._told = dict.fromkeys(self._metrics, 0.0), 0.0
 
     def count(self, amounts: Mapping[str, float]) -> None:
         for name, amount in amounts.items():
             self._counts[name] += amount
 
-    def tell(self) -> None:
-        if (now := time.monotonic()) - self._told < self.SECONDS:
+    def fail(self, requests: Mapping[str, int]) -> None:
+        """So many, by whose fault."""
+        self.count(requests)
+        if any(requests.values()):
+            self.tell(at_once=True)
+
+    def tell(self, *, at_once: bool = False) -> None:
+        if (now := time.monotonic()) - self._told < self.SECONDS and not at_once:
             return
-        for name, counter in self._counters.items():
-            if counter is not None and self._counts[name]:
-                counter[1].increment(self._counts[name])
+        for name, metric in self._metrics.items():
+            if metric is not None and self._counts[name]:
+                metric.increment(self._counts[name])
         self._counts, self._told = dict.fromkeys(self._counts, 0.0), now
 
 
-def _counter(name: str, what: str, labels: Mapping[str, str]) -> tuple[Any, Any] | None:
-    """The family, which must live as long, and its one metric."""
+def _family(name: str) -> Any:
+    """None where the server has no metrics: it serves all the same."""
     try:
-        family = pb_utils.MetricFamily(name=name, description=what, kind=pb_utils.MetricFamily.COUNTER)
-        return family, family.Metric(labels=labels)
-    except Exception:  # any class of the stub's: a server may have no metrics, and serves all the same
+        return pb_utils.MetricFamily(name=name, description=COUNTED[name], kind=pb_utils.MetricFamily.COUNTER)
+    except Exception:  # any class of the stub's
+        return None
+
+
+def _metric(family: Any, labels: Mapping[str, str]) -> Any:
+    """None where there is no family, and where it cannot be made."""
+    try:
+        return None if family is None else family.Metric(labels=labels)
+    except Exception:
         return None
 
 
