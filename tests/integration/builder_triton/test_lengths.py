@@ -37,7 +37,7 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Array, Tensors
 from enginewright_builder.triton.model_config import parse_text
-from enginewright_builder.triton.own_metrics import total
+from enginewright_builder.triton.own_metrics import FAILED, total
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
@@ -102,8 +102,11 @@ async def test_only_a_request_whose_inputs_differ_in_length_gets_an_error(built:
     async with (TritonServer(built / "model_repository", models=("model",), ready_seconds=60) as server,
                 Channels(server.grpc_url) as channels):
         answers = await asyncio.gather(*(asked(channels, one) for one in (good, bad, *others)), return_exceptions=True)
+        page = await server.metrics()
     assert "are to be of one length" in str(answers[1])
     assert not [answer for number, answer in enumerate(answers) if number != 1 and not isinstance(answer, np.ndarray)]
+    assert f'{FAILED}{{fault="request",model="model",version="1"}} 1' in page, "Triton counts a success"
+    assert f'{FAILED}{{fault="backend",model="model",version="1"}} 0' in page
 
 
 # A model whose every part is known: a vector a token, and the mean of those that the mask marks

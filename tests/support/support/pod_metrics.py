@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from aiohttp import web
 
-from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient
-from enginewright.clients.resources import SERVICE, Resource
-from support.fake_kubelet import make_certificate
+from support import aggregated
 
 GROUP, VERSION, METRIC = "custom.metrics.k8s.io", "v1beta2", "queue"
-API_SERVICE = Resource("apiregistration.k8s.io/v1", "APIService", "apiservices")
 # Queued requests by pod, whenever somebody asks.
 Ask = Callable[[], Awaitable[Mapping[str, float]]]
 
 
-@contextlib.asynccontextmanager
-async def serving(kube: KubeClient, namespace: str, folder: Path, ask: Ask) -> AsyncIterator[None]:
-    """Registered for as long as the block runs. The API is the whole cluster's: one at a time."""
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(*make_certificate(folder))
-    runner = web.AppRunner(_app(namespace, ask))
-    await runner.setup()
-    name = f"{VERSION}.{GROUP}"
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-        await site.start()
-        await _register(kube, namespace, name, int(runner.addresses[0][1]))
-        yield
-    finally:
-        with contextlib.suppress(NotFoundError):  # it was not registered
-            await kube._json("delete", API_SERVICE, API_SERVICE.path(None, name))
-        await runner.cleanup()
-
-
-async def _register(kube: KubeClient, namespace: str, name: str, port: int) -> None:
-    # By name: addresses of Endpoints may not be loopback's.
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "metrics"},
-               "spec": {"type": "ExternalName", "externalName": "localhost"}}
-    await kube._json("create", SERVICE, SERVICE.path(namespace), body=service)
-    spec = {"group": GROUP, "version": VERSION, "groupPriorityMinimum": 100, "versionPriority": 100,
-            "insecureSkipTLSVerify": True, "service": {"namespace": namespace, "name": "metrics", "port": port}}
-    body = {"apiVersion": API_SERVICE.api_version, "kind": "APIService", "metadata": {"name": name}, "spec": spec}
-    await kube._json("create", API_SERVICE, API_SERVICE.path(None), body=body)
+def serving(kube: KubeClient, namespace: str, folder: Path, ask: Ask) -> AbstractAsyncContextManager[None]:
+    """Registered for as long as the block runs."""
+    return aggregated.serving(kube, namespace, folder, GROUP, VERSION, _app(namespace, ask))
 
 
 def _app(namespace: str, ask: Ask) -> web.Application:

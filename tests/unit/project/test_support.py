@@ -42,6 +42,7 @@ def first(cell: str) -> str:
 @pytest.mark.parametrize(("name", "folder", "go"), [
     ("Kubernetes", "kubernetes", "k8s.io/kubernetes"), ("Helm", "helm", "helm.sh/helm/v3"),
     ("Gateway API", "gateway-api", "sigs.k8s.io/gateway-api"), ("KServe", "kserve", "github.com/kserve/kserve"),
+    ("KEDA", "keda", "github.com/kedacore/keda/v2"),
 ])
 def test_tools_are_those_that_tests_use(name: str, folder: str, go: str) -> None:
     assert first(row(name)[1]) == module(folder, go)
