@@ -75,22 +75,23 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest,
                                                          check=asked_for(request.signature)))
-    located = locate(path, request.source.format)
+    located = locate(path, request.source.format, scratch / places.UNPACKED)
+    beside = path if path.is_dir() else located.path  # where a model's further files are
     check_texts(located, stated)
     _check_images(located, stated)
     if located.format in tensorflow_packages.FORMATS:
         tensorflow_packages.packages()
     if located.format in _TELLING:
         _own_interface(located, request.interface)
-    metric_graph = find_metric(request.accuracy.metric, path)
+    metric_graph = find_metric(request.accuracy.metric, beside)
     evaluation, evaluation_digest = _data(request, located, request.accuracy.evaluation, EVALUATION,
                                           scratch / places.EVALUATION)
     calibration, calibration_digest = _data(request, located, request.engine.calibration, CALIBRATION,
                                             scratch / places.CALIBRATION)
     notes = list(located.notes)
-    words = vocabulary(request.accuracy.task, path) if request.accuracy.task else None
+    words = vocabulary(request.accuracy.task, beside) if request.accuracy.task else None
     if evaluation is not None:
-        evaluation = check_columns(evaluation, request.accuracy, path)
+        evaluation = check_columns(evaluation, request.accuracy, beside)
         evaluation = _distinct(_fitting(located, request.interface, evaluation, EVALUATION), "evaluation", notes)
         check_gate(request.accuracy.metric, request.accuracy.tolerance, len(evaluation))
         _check_beside(located, request, evaluation, notes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from enginewright_builder.sources.saved_model import GRAPH, check_saved_model
 from enginewright_builder.sources.tensorflow_packages import KERAS, SAVED_MODEL
 from enginewright_builder.sources.torch_archive import without_folder
 from enginewright_builder.sources.torchscript import check_torchscript
+from enginewright_builder.sources.torchserve import is_torchserve, unpack
 
 FORMATS = ("onnx", "huggingface", "exported-program", "torchscript", SAVED_MODEL, KERAS)
 
@@ -42,8 +43,9 @@ class Located:
     notes: tuple[str, ...] = ()
 
 
-def locate(path: Path, wanted: str = "auto") -> Located:
-    """Finds the model in ``path``, checks that it is whole and safe, and that it is the format the user named.
+def locate(path: Path, wanted: str = "auto", workspace: Path | None = None) -> Located:
+    """Finds the model in ``path``, checks that it is whole and safe, and that it is the format the user named. An
+    archive of TorchServe is unpacked into ``workspace`` (default: beside it).
 
     Raises :class:`UserError` ``PickleRefused``, ``SourceCorrupt``, ``UnsupportedOperator``, ``FormatUnknown`` or
     ``FormatMismatch``.
@@ -51,7 +53,10 @@ def locate(path: Path, wanted: str = "auto") -> Located:
     if wanted not in ("auto", *FORMATS):
         raise UserError("FormatUnknown", f"{wanted!r} is not a known format", field="spec.source.format", value=wanted,
                         remedy=f"write auto, {', '.join(FORMATS)}")
-    located = _locate_folder(path) if path.is_dir() else _locate_file(path)
+    if is_torchserve(path):
+        located = _locate_torchserve(path, workspace or path.with_name(f"{path.name}.unpacked"))
+    else:
+        located = _locate(path)
     if wanted not in ("auto", located.format):
         raise UserError("FormatMismatch", f"the source is {located.format}, not {wanted}", field="spec.source.format",
                         value=wanted, remedy=f"write {located.format} or auto")
@@ -62,6 +67,22 @@ def size_bytes(path: Path) -> int:
     if path.is_file():
         return path.stat().st_size
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _locate(path: Path) -> Located:
+    return _locate_folder(path) if path.is_dir() else _locate_file(path)
+
+
+def _locate_torchserve(path: Path, workspace: Path) -> Located:
+    """A Hugging Face folder where there is one in it, else the file that the manifest names."""
+    found = unpack(path, workspace)
+    whole = (found.folder / "config.json").is_file() and any(found.folder.glob("*.safetensors"))
+    if not whole and found.weights is not None and is_pickle(found.weights):
+        of = f", of a class in {found.module[:100]}" if found.module else ""
+        raise UserError("PickleRefused", f"{path.name} holds its weights as pickle ({found.weights.name}{of})",
+                        field=_FIELD, value=path, remedy=PICKLE_REMEDY)
+    located = _locate(found.folder if whole or found.weights is None else found.weights)
+    return replace(located, notes=(*located.notes, *found.notes))
 
 
 def _locate_folder(path: Path) -> Located:

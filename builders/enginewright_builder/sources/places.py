@@ -9,8 +9,8 @@ from pathlib import Path
 
 from enginewright_builder.contract import BuildRequest, ErrorReport
 
-# Folders of the scratch volume into which ``resolve`` downloads.
-SOURCE, EVALUATION, CALIBRATION = "source", "evaluation", "calibration"
+# Folders of the scratch volume into which ``resolve`` downloads, and into which it unpacks an archive of TorchServe.
+SOURCE, EVALUATION, CALIBRATION, UNPACKED = "source", "evaluation", "calibration", "unpacked"
 
 
 def as_written(report: ErrorReport, request: BuildRequest, scratch: Path) -> ErrorReport:
@@ -29,6 +29,7 @@ def _names(request: BuildRequest, scratch: Path) -> Iterator[tuple[str, str]]:
         if data is not None and "://" in data.uri:
             # The last part of the URI is the file's name there.
             yield str(scratch / folder), _parent(data.uri)
+    yield str(scratch / UNPACKED), request.source.uri
 
 
 def _parent(uri: str) -> str:

@@ -16,7 +16,7 @@ from enginewright_builder.sources.saved_model import GRAPH
 # Of one source: a listing that never ends must not fill the memory.
 MOST_FILES = 100_000
 # What a build can begin from.
-_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts", ".keras"})
+_MODELS = frozenset({".safetensors", ".onnx", ".pt2", ".pt", ".ts", ".keras", ".mar"})
 PICKLES = PICKLE_SUFFIXES - {".pt"}  # which may be TorchScript: its content tells
 _VARIABLES = ("AWS_", "GOOGLE_", "HF_", "REGISTRY_")
 _CREDENTIALS = "spec.source.secretRef"

@@ -51,9 +51,12 @@ def traced_with_state(folder: Path) -> Path:
 
 
 def answers(path: Path, sent: Arrays) -> list[NDArray[Any]]:
-    """PyTorch's own, in calls of the batch that the source is frozen to."""
+    """PyTorch's own, in calls of the batch that the source is frozen to. What is in an archive of TorchServe also lies
+    beside it."""
     import torch
 
+    if path.suffix == ".mar":
+        (path,) = path.parent.glob("model.pt*")
     if path.suffix == ".pt2":
         program = torch.export.load(str(path))
         values = [node.meta["val"] for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]

@@ -11,11 +11,12 @@ from pathlib import Path
 import onnx
 
 from enginewright_builder.contract import Interface, TensorSpec
-from support.inputs import graphs, programs
+from support.inputs import graphs, programs, torchserve
 from support.inputs import tensorflow_models as tensors
 from support.inputs.tensorflow import made
 
 PROGRAM = "exported program"
+MAR = "TorchServe's `.mar`"
 SAVED, KERAS, FILE = "SavedModel", "Keras", "model.keras"
 BATCHES, CALLS = "several samples a call", "each request is one call"
 
@@ -145,6 +146,14 @@ ENTRIES = (
                                       TensorSpec(name="state", dtype="float32", shape=(2, 1, 8)),
                                       TensorSpec(name="gain", dtype="float32", shape=(1,)))),
           how="`spec.interface` states the sizes of one call."),
+    Entry(name="TorchScript and a handler", make=torchserve.archived(programs.traced), served=BATCHES, source=MAR,
+          interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(programs.FROZEN, 16)),)),
+          how="The handler is left out: clients send what the model itself takes."),
+    Entry(name="an exported program and a handler", make=torchserve.archived(programs.free), served=BATCHES,
+          source=MAR),
+    Entry(name="a pickled state dict, its class and a handler",
+          make=torchserve.archived(torchserve.pickled, modelFile="net.py"), source=MAR,
+          served=Refused(reason="PickleRefused", says="(model.pth, of a class in net.py)")),
     Entry(name="the batch in front, from Keras's `model.export`", make=made(tensors.perceptron), served=BATCHES,
           source=SAVED),
     Entry(name="images with channels last, convolutions, batch normalisation", make=made(tensors.images),
