@@ -220,5 +220,5 @@ def _preprocess(how: PreprocessSpec) -> contract.Preprocess:
     size, crop = how.size or ImageSizeSpec(), how.crop_size
     return contract.Preprocess(
         from_source=how.from_source, height=size.height or 0, width=size.width or 0,
-        shortest_edge=size.shortest_edge or 0, resample=how.resample,
+        shortest_edge=size.shortest_edge or 0, resample=how.resample or "bilinear",
         crop_height=crop.height if crop else 0, crop_width=crop.width if crop else 0)

@@ -51,6 +51,9 @@ _IMAGES: list[Raw] = [
     _BYTES,
     {"name": "image", "dtype": "uint8", "shape": ["batch", "224..1024", 300, 3], "preprocess": {"fromSource": True}},
     {**_BYTES, "preprocess": {"size": {"height": 128, "width": 96}, "resample": "bicubic"}},
+    # As the apiserver stored it while bilinear was a default.
+    {"name": "image", "dtype": "uint8", "shape": ["batch", "224..1024", "224..1024", 3],
+     "preprocess": {"fromSource": True, "resample": "bilinear"}},
     {**_BYTES, "preprocess": {"size": {"shortestEdge": 99}, "cropSize": {"height": 99, "width": 64}}}]
 _TEXTS: list[list[Raw]] = [[{"name": "text", "dtype": "string", "preprocess": {"fromSource": True}, **shape}]
                            for shape in ({}, {"shape": ["batch", 1]}, {"shape": ["batch", 2]})]

@@ -53,7 +53,7 @@ def _bounded(size: int | str) -> bool:
 
 def _steps(field: str, how: PreprocessSpec) -> Iterator[Problem]:
     given = [name for name, value in (("size", how.size), ("cropSize", how.crop_size),
-                                      ("resample", how.resample != "bilinear")) if value]
+                                      ("resample", how.resample == "bicubic")) if value]  # the other was a default once
     if how.from_source and given:
         yield _problem(f"{field}.fromSource", True, f"takes all of it from the source, and there is {given[0]}",
                        "remove fromSource, or the other fields of preprocess")

@@ -237,7 +237,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     ),
     "spec.interface.inputs[].preprocess": (
         Rule(rule="!has(self.fromSource) || !self.fromSource || !(has(self.size) || has(self.cropSize) || "
-                  "self.resample != 'bilinear')",
+                  "(has(self.resample) && self.resample == 'bicubic'))",
              message="fromSource takes all of it from the source; remove it, or size, cropSize and resample",
              field=".fromSource"),
         Rule(rule="(has(self.fromSource) && self.fromSource) || has(self.size)",

@@ -187,8 +187,9 @@ class PreprocessSpec(SpecModel):
     of texts, which need it, from tokenizer.json. Without the other fields."""
     size: ImageSizeSpec | None = None
     """What images are resized to. Sides of the shape are then numbers or ranges, such as 224..1024."""
-    resample: Literal["bilinear", "bicubic"] = "bilinear"
-    """The filter, with Pillow's arithmetic: each pixel is a weighted mean of all that it covers."""
+    resample: Literal["bilinear", "bicubic"] | None = None
+    """The filter, bilinear where none is named, with Pillow's arithmetic: each pixel is a weighted mean of all that it
+    covers."""
     crop_size: CropSizeSpec | None = None
     """What is cut out of the middle then; at most what size says."""
 
