@@ -8,6 +8,7 @@ import math
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
 from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
 from enginewright_builder.doctor import doctor
-from enginewright_builder.engine_store import bucket_gc, folder_gc
+from enginewright_builder.engine_store import bucket_gc, captures, folder_gc
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
 from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _prove(_prove_parser().parse_args(words[1:]))
     if words[:1] == ["gc"]:
         return _collect(_gc_parser().parse_args(words[1:]))
+    if words[:1] == ["captures"]:
+        return _captures(_captures_parser().parse_args(words[1:]))
     if words[:1] == ["doctor"]:
         return doctor(words[1:])
     return build_by_hand(parse_by_hand(words))
@@ -125,6 +128,19 @@ def _collect(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _captures(options: argparse.Namespace) -> int:
+    """One JSON line of how much was removed, or of the error."""
+    try:
+        removed = sum(captures.remove_all(folder) if options.all else captures.prune(folder, time.time())
+                      for folder in (captures.captures_of(options.store, one) for one in options.of))
+    except BaseException as error:
+        known = classify(error)
+        print(dumps(known.report()))
+        return EXIT_CODES[known.family]
+    print(dumps({"removed": removed}))
+    return EXIT_OK
+
+
 def _job_parser(kind: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"enginewright-build {kind}")
     parser.add_argument("--request", required=True, metavar="FILE", help="build request, JSON (contract version 1)")
@@ -174,6 +190,15 @@ def _gc_parser() -> argparse.ArgumentParser:
                         help="fingerprints in use, never removed")
     parser.add_argument("--remove", nargs="*", type=_fingerprint, metavar="FINGERPRINT",
                         help="only these (default: all)")
+    return parser
+
+
+def _captures_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="enginewright-build captures",
+                                     description="Remove captured requests that have expired, or all of them.")
+    parser.add_argument("--store", required=True, type=Path, metavar="DIR", help="folder of the engine store")
+    parser.add_argument("--of", required=True, nargs="+", metavar="NAMESPACE/MODEL", help="whose captures")
+    parser.add_argument("--all", action="store_true", help="also those that have not expired")
     return parser
 
 

@@ -41,6 +41,11 @@ STORE_VARIABLES = "ENGINEWRIGHT_STORE_"
 # The Secret that build Jobs sign engines with, and its entries: one that signs and verifies, one that verifies only.
 SIGNING_SECRET = "enginewright-engine-signing"  # noqa: S105  (a name)
 SIGNING_KEY, SIGNING_KEY_PREVIOUS = "key", "previous"
+# The Secret that monitors sign captured requests with, with the same entries: no serving pod has a key of engines.
+CAPTURE_SECRET = "enginewright-capture-signing"  # noqa: S105  (a name)
+# In a store, beside the engines: captured requests, by namespace and model. And how data of a spec names the newest.
+CAPTURES_FOLDER = "captures"
+CAPTURED_SCHEME = "captured://"
 
 MANIFEST_FILE = "manifest.json"
 # No more of a manifest is read: one of a thousand files and twenty candidates has a few hundred KB.
@@ -331,6 +336,14 @@ class BucketRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CapturesRequest:
+    """``keys`` is the folder of the keys that monitors of ``namespace`` sign captured requests with."""
+
+    namespace: str
+    keys: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """All that a build depends on. ``model_name`` is who asks, for the report; an engine has no name. ``mounts`` maps a
     claim of ``pvc://CLAIM/path`` to where it is mounted. ``keep_reference`` publishes the source model as ONNX beside
@@ -339,7 +352,8 @@ class BuildRequest:
     where the store is a ``bucket``, one of this pod alone. ``signing_keys`` is the folder where the Secret of the
     namespace's signing keys is mounted: what the store holds counts only if it bears a signature by one of them. It is
     empty where the store is trusted as it is: a folder of the person's own. ``generate`` is there for language models
-    alone."""
+    alone, ``captures`` where data are captured requests: ``captured://MODEL`` names the newest whole capture in the
+    store, or the one of the digest."""
 
     model_name: str
     source: SourceRequest
@@ -360,6 +374,7 @@ class BuildRequest:
     bucket: BucketRequest | None = None
     signing_keys: str = ""
     generate: GenerateRequest | None = None
+    captures: CapturesRequest | None = None
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
@@ -391,6 +406,7 @@ class BuildRequest:
         body = to_plain(self)
         for key in ("model_name", "store_path", "bucket", "mounts", "signature", "signing_keys", "version"):
             del body[key]
+        body.pop("captures", None)
         if self.engine.fallback == "none":
             del body["engine"]["build_budget_seconds"], body["engine"]["fallback"]
         if self.engine.stop_when == EngineRequest.stop_when:
@@ -872,8 +888,12 @@ class QualityReport:
     ``problem`` says why nothing can be measured now; empty where it can.
 
     Of the sampled requests ``mirrored`` were answered by the candidate of a rollout, too, by its replicas at the
-    addresses ``targets``; the scores of its answers against this replica's add up to ``agreed``. Where there is none,
-    its JSON leaves these three out: operators that do not know them refuse them."""
+    addresses ``targets``; the scores of its answers against this replica's add up to ``agreed``.
+
+    Where requests are captured, the newest capture of the model has ``captured`` samples of requests between
+    ``captured_since`` and ``captured_until``, seconds since the epoch, and ``capture_digest``; ``capture_problem`` says
+    why none can be written now. What is not asked for its JSON leaves out: operators that do not know a field refuse
+    it."""
 
     metric: str
     tolerance: float
@@ -885,11 +905,16 @@ class QualityReport:
     mirrored: int = 0
     agreed: float = 0.0
     targets: tuple[str, ...] = ()
+    captured: int = 0
+    captured_since: float = 0.0
+    captured_until: float = 0.0
+    capture_digest: str = ""
+    capture_problem: str = ""
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
         body = to_plain(self)
-        return dumps({key: value for key, value in body.items() if value or key not in _OF_MIRRORS})
+        return dumps({key: value for key, value in body.items() if value or key not in _WHERE_ASKED_FOR})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -897,13 +922,14 @@ class QualityReport:
         return load(cls, text)
 
 
-_OF_MIRRORS = ("mirrored", "agreed", "targets")
+_WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since", "captured_until", "capture_digest",
+                    "capture_problem")
 
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
-    "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate",),
+    "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"),
 }

@@ -16,6 +16,7 @@ from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
 from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
+from enginewright_builder.data import captured
 from enginewright_builder.data.files import (
     CALIBRATION,
     EVALUATION,
@@ -68,6 +69,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     check_choice(request.engine.backend, request.engine.precision, request.device)
     check_gate(request.accuracy.metric, request.accuracy.tolerance)
     check_task(request.accuracy)
+    captured.check_no_labels(request)
     _check_numbers(request)
     stated = without_steps(request.interface)
     if stated is not None:
@@ -84,11 +86,12 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if located.format in _TELLING:
         _own_interface(located, request.interface)
     metric_graph = find_metric(request.accuracy.metric, beside)
-    evaluation, evaluation_digest = _data(request, located, request.accuracy.evaluation, EVALUATION,
-                                          scratch / places.EVALUATION)
-    calibration, calibration_digest = _data(request, located, request.engine.calibration, CALIBRATION,
-                                            scratch / places.CALIBRATION)
     notes = list(located.notes)
+    half, other = captured.halves(request)
+    evaluation, evaluation_digest = _data(request, located, captured.evaluation_of(request), EVALUATION,
+                                          scratch / places.EVALUATION, half, notes)
+    calibration, calibration_digest = _data(request, located, captured.calibration_of(request, evaluation_digest),
+                                            CALIBRATION, scratch / places.CALIBRATION, other, notes)
     words = vocabulary(request.accuracy.task, beside) if request.accuracy.task else None
     if evaluation is not None:
         evaluation = check_columns(evaluation, request.accuracy, beside)
@@ -124,18 +127,22 @@ def _check_images(located: Located, stated: Interface | None) -> None:
 
 
 def _data(request: BuildRequest, located: Located, data: DataRequest | None, where: DataField,
-          scratch: Path) -> tuple[SampleFile | None, str]:
+          scratch: Path, part: slice, notes: list[str]) -> tuple[SampleFile | None, str]:
     if data is None:
         return None, ""
     if data.samples < 0:
         field = where.path.removesuffix("uri") + "samples"
         raise UserError(where.reason, f"{data.samples} samples", field=field, value=data.samples,
                         remedy="write a positive number, or 0 for all")
-    path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
-                                                digest=data.digest))
+    if captured.is_captured(data):
+        path, digest, note = captured.fetch_capture(request, data, where, scratch)
+        notes.append(note)
+    else:
+        path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
+                                                    digest=data.digest))
     words = located.format == "onnx" or text_input(request.interface) is not None
     samples = read_samples(path, where, columns(request.accuracy), words=words)
-    return samples.limited(data.samples), digest
+    return captured.part_of(samples, part).limited(data.samples), digest
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:

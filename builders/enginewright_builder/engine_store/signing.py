@@ -63,29 +63,29 @@ def _mac(key: bytes, purpose: str, message: bytes) -> str:
     return hmac.new(key, purpose.encode() + b"\n" + message, hashlib.sha256).hexdigest()
 
 
-def read_keys(folder: str) -> Keys | None:
-    """The keys in a mounted Secret; None where no folder is given: then the store is trusted as it is. Raises
-    :class:`TransientError` ``SigningKeyMissing`` and :class:`UserError` ``SigningKeyInvalid``."""
+def read_keys(folder: str, secret: str = SIGNING_SECRET) -> Keys | None:
+    """The keys in the mounted Secret ``secret``; None where no folder is given: then the store is trusted as it is.
+    Raises :class:`TransientError` ``SigningKeyMissing`` and :class:`UserError` ``SigningKeyInvalid``."""
     if not folder:
         return None
-    current = _key(Path(folder), SIGNING_KEY)
+    current = _key(Path(folder), SIGNING_KEY, secret)
     if not current:
         raise TransientError(
-            "SigningKeyMissing", f"Secret {SIGNING_SECRET} is not there, or has no entry {SIGNING_KEY}",
-            field=SIGNING_SECRET, remedy="the operator makes the Secret before the next Job; where it is there without "
+            "SigningKeyMissing", f"Secret {secret} is not there, or has no entry {SIGNING_KEY}",
+            field=secret, remedy="the operator makes the Secret before the next Job; where it is there without "
             "that entry, add the entry or delete the Secret")
-    return Keys(current=current, previous=_key(Path(folder), SIGNING_KEY_PREVIOUS))
+    return Keys(current=current, previous=_key(Path(folder), SIGNING_KEY_PREVIOUS, secret))
 
 
-def _key(folder: Path, entry: str) -> bytes:
+def _key(folder: Path, entry: str, secret: str) -> bytes:
     """Entries of a Secret that was made from files end with a line break."""
     try:
         key = (folder / entry).read_bytes().strip()
     except FileNotFoundError:
         return b""
     if 0 < len(key) < LEAST_KEY_BYTES:
-        raise UserError("SigningKeyInvalid", f"entry {entry} of Secret {SIGNING_SECRET} is a key of {len(key)} bytes",
-                        field=SIGNING_SECRET, value=f"{entry}, which is not shown",
+        raise UserError("SigningKeyInvalid", f"entry {entry} of Secret {secret} is a key of {len(key)} bytes",
+                        field=secret, value=f"{entry}, which is not shown",
                         remedy=f"write at least {LEAST_KEY_BYTES} bytes, as `openssl rand -hex 32` prints them, or "
                                "delete the Secret: the operator then makes a key")
     return key

@@ -16,7 +16,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from enginewright_builder.contract import ContractError, QualityReport
+from enginewright_builder.contract import CAPTURE_SECRET, ContractError, QualityReport
+from enginewright_builder.engine_store.signing import read_keys
+from enginewright_builder.errors import BuilderError
+from enginewright_builder.quality.capture import CaptureRules, Capturing
 from enginewright_builder.quality.cluster_name import RESOLV_CONF, absolute_name
 from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.page import Told, served
@@ -31,12 +34,15 @@ log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """``clock`` is monotonic, in seconds."""
+    """``clock`` is monotonic, in seconds. ``capturing`` may be the words that say why requests that should be captured
+    cannot be."""
 
     def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float],
-                 mirror: Mirror | None = None) -> None:
+                 mirror: Mirror | None = None, capturing: Capturing | str = "") -> None:
         self._reference, self._tap, self._window, self._clock = reference, tap, window, clock
         self._mirror = mirror
+        self._capturing = capturing if isinstance(capturing, Capturing) else None
+        self._uncaptured = capturing if isinstance(capturing, str) else ""
         self._opened = clock() - PERIOD
         self._requests = self._failed = 0
         self._newest: float | None = None
@@ -51,6 +57,10 @@ class Monitor:
             self._score(traced)
             if self._mirror:
                 self._mirror.send(traced)
+            if self._capturing:
+                self._capturing.add(traced.inputs)
+        if self._capturing:
+            self._capturing.turn()
         now = self._clock()
         try:
             self._tap.open(min(now - self._opened, 2 * PERIOD))
@@ -75,6 +85,7 @@ class Monitor:
 
     def told(self) -> Told:
         about, scores, mirror = self._reference.about, tuple(self._window.scores), self._mirror
+        newest = self._capturing.newest if self._capturing else None
         failing = f"sampled requests cannot be scored: {self._failing}" if self._failing else ""
         age = 0.0 if self._newest is None else self._clock() - self._newest
         return Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
@@ -82,7 +93,13 @@ class Monitor:
                                          problem=self._closed or failing,
                                          mirrored=mirror.mirrored if mirror else 0,
                                          agreed=mirror.agreed if mirror else 0.0,
-                                         targets=tuple(sorted(mirror.targets)) if mirror else ()),
+                                         targets=tuple(sorted(mirror.targets)) if mirror else (),
+                                         captured=newest.samples if newest else 0,
+                                         captured_since=newest.since if newest else 0.0,
+                                         captured_until=newest.until if newest else 0.0,
+                                         capture_digest=newest.digest if newest else "",
+                                         capture_problem=self._capturing.failed if self._capturing
+                                         else self._uncaptured),
                     skipped=self._tap.skipped + self._failed)
 
 
@@ -103,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
     mirror = _mirror(options, reference) if options.mirror else None
-    monitor = Monitor(reference, tap, _window(reference, options.window), time.monotonic, mirror)
+    monitor = Monitor(reference, tap, _window(reference, options.window), time.monotonic, mirror,
+                      capturing=_capturing(options, reference))
     latest = monitor.told()
     log.info("scores %s's live answers by %s, %d requests a minute at most", options.model, about.metric,
              options.per_minute)
@@ -124,6 +142,24 @@ def _mirror(options: argparse.Namespace, reference: Reference) -> Mirror | None:
         return None
     return Mirror(host, options.model, _window(reference, 1), port=options.triton_port,
                   own=os.environ.get("POD_IP", ""))
+
+
+def _capturing(options: argparse.Namespace, reference: Reference) -> Capturing | str:
+    """No words where no request is to be captured. Without the key nothing is: no build reads what is unsigned."""
+    if options.captures is None:
+        return ""
+    try:
+        keys = read_keys(options.capture_keys, CAPTURE_SECRET)
+    except BuilderError as error:
+        log.warning("no request is captured: %s", error)
+        return str(error)
+    if keys is None:
+        return "no key is given"
+    rules = CaptureRules(of=options.capture_of, revision=options.revision, samples=options.capture_samples,
+                         most_bytes=options.capture_bytes, interval=options.capture_interval,
+                         retention=options.capture_retention)
+    log.info("captures at most %d samples in %g s into %s", rules.samples, rules.interval, options.captures)
+    return Capturing(options.captures, rules, keys, time.time, batched=reference.batched)
 
 
 def _window(reference: Reference, length: int) -> Window:
@@ -155,6 +191,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--window", type=int, required=True, help="newest requests that agreement is taken over")
     parser.add_argument("--port", type=int, required=True, help="of /quality and /metrics")
     parser.add_argument("--mirror", default="", help="name of the Service that leads to the candidate of a rollout")
+    parser.add_argument("--captures", type=Path, help="folder of the store that sampled requests are captured into")
+    parser.add_argument("--capture-keys", default="", help="folder of the keys that captures are signed with")
+    parser.add_argument("--capture-of", default="", help="NAMESPACE/MODEL")
+    parser.add_argument("--capture-samples", type=int, default=0, help="most samples of a capture")
+    parser.add_argument("--capture-bytes", type=int, default=0, help="most bytes of their tensors")
+    parser.add_argument("--capture-interval", type=float, default=0.0, help="seconds of requests in a capture")
+    parser.add_argument("--capture-retention", type=float, default=0.0, help="seconds until it is removed")
+    parser.add_argument("--revision", default="", help="of the replica")
     parser.add_argument("--triton-port", type=int, default=8000, help="of the server's HTTP endpoint")
     return parser.parse_args(arguments)
 

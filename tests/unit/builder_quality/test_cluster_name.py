@@ -69,7 +69,7 @@ def test_a_monitor_asks_by_that_name_or_not_at_all(
         hosts.append(host)
         return host
 
-    def monitor(*parts: Any) -> None:
+    def monitor(*parts: Any, **_: Any) -> None:
         given.append(parts[-1])
         raise StoppedError
 
