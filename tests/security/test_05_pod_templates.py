@@ -21,7 +21,7 @@ BASE: JSON = {"source": {"uri": "pvc://models/a"}, "placement": {"accelerator": 
 MINE: JSON = {"name": "mine", "emptyDir": {}}
 FIELDS = ("serving", "engine")
 OWN = {"serving": "server", "engine": "build"}
-SIGNING_KEY = "enginewright-engine-signing"
+SIGNING_KEY, CAPTURE_KEY = "enginewright-engine-signing", "enginewright-capture-signing"
 
 # Each with as little in it as it takes. What a later Kubernetes adds: cluster/test_05_fields_of_kubernetes.py.
 REFUSED_VOLUMES: JSON = {
@@ -152,7 +152,7 @@ def test_an_unknown_variable_is_refused(field: str, name: str) -> None:
 @pytest.mark.parametrize("part", [
     {"env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]},
     {"env": [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": SIGNING_KEY, "key": "key"}}}]},
-    {"envFrom": [{"secretRef": {"name": SIGNING_KEY}}]},
+    {"envFrom": [{"secretRef": {"name": SIGNING_KEY}}]}, {"envFrom": [{"secretRef": {"name": CAPTURE_KEY}}]},
     {"envFrom": [{"prefix": "NVIDIA_", "configMapRef": {"name": "a"}}]},
     {"ports": [{"containerPort": 9000, "hostPort": 80}]}, {"ports": [{"containerPort": 9000, "hostIP": "0.0.0.0"}]},
     {"ports": [{"containerPort": 9000, "name": "metrics"}]}, {"ports": [{"containerPort": 8002}]},
@@ -193,17 +193,18 @@ def test_kubernetes_is_told_nothing_by_an_annotation(key: str, kind: str) -> Non
     assert validate(spec)
 
 
+@pytest.mark.parametrize("key", [SIGNING_KEY, CAPTURE_KEY])
 @pytest.mark.parametrize("field", ["source", "store", "signature"])
-def test_no_credentials_are_the_key_that_engines_are_signed_with(field: str) -> None:
+def test_no_credentials_are_a_key_that_the_store_is_signed_with(field: str, key: str) -> None:
     spec: JSON = {**BASE, "source": {"uri": "s3://models/a"}, "store": {"uri": "s3://engines/a"}}
     if field == "signature":
-        reference = {"name": SIGNING_KEY, "key": "key"}
+        reference = {"name": key, "key": "key"}
         spec["source"] = {**BASE["source"], "signature": {"secretKeyRef": reference}}
     else:
-        spec[field] = {**spec[field], "secretRef": {"name": SIGNING_KEY}}
+        spec[field] = {**spec[field], "secretRef": {"name": key}}
     found = parse_spec(spec)
     assert isinstance(found, Spec)
-    assert [problem for problem in validate(found) if problem.value == f'"{SIGNING_KEY}"']
+    assert [problem for problem in validate(found) if problem.value == f'"{key}"']
 
 
 def test_what_is_given_no_device_sees_none_whatever_its_image_says() -> None:

@@ -172,7 +172,8 @@ class Actor:
         """False where the object has changed since it was read: the next pass looks again."""
         if isinstance(action, MarkRecord):
             since = timestamp(action.since) if action.since else None
-            body: Mapping[str, Any] = {"metadata": {"name": action.name, "annotations": {labels.UNREFERENCED: since}}}
+            body: Mapping[str, Any] = {"metadata": {"name": action.name, "annotations": {
+                action.annotation or labels.UNREFERENCED: since}}}
             resource = CONFIG_MAP
         else:
             body, resource = action.manifest, resource_of_manifest(action.manifest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -15,6 +16,9 @@ from enginewright_builder.contract import ContractError, QualityReport
 LARGEST_REPORT: Final = 8 << 10
 # Characters of its problem, which a condition quotes.
 LONGEST_PROBLEM: Final = 300
+# Seconds since the epoch: in the year 2286.
+LATEST: Final = 1e10
+_DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{64})?")
 
 
 class QualityClient(PodClient):
@@ -34,6 +38,11 @@ class QualityClient(PodClient):
             raise NoSignalError(f"{found.samples} scores cannot add up to {found.total}", call=f"GET {url}")
         if not 0 <= found.agreed <= found.mirrored:
             raise NoSignalError(f"{found.mirrored} scores cannot add up to {found.agreed}", call=f"GET {url}")
-        if len(found.problem) > LONGEST_PROBLEM or not found.problem.isprintable():
-            return replace(found, problem="its log says what is wrong")
-        return found
+        if not (0 <= found.captured_since <= found.captured_until <= LATEST and found.captured >= 0
+                and _DIGEST.fullmatch(found.capture_digest)):
+            raise NoSignalError("what it says of its captures makes no sense", call=f"GET {url}")
+        return replace(found, problem=_line(found.problem), capture_problem=_line(found.capture_problem))
+
+
+def _line(words: str) -> str:
+    return words if len(words) <= LONGEST_PROBLEM and words.isprintable() else "its log says what is wrong"

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from enginewright.core.collect_captures import CaptureReferences
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import gc_job
 from enginewright.core.manifests.common import short_hash
@@ -51,7 +52,8 @@ class EngineReferences:
     """The stores of one namespace. ``referenced`` are the fingerprints that any object, revision or build names,
     whichever store it uses; ``settled`` says that every object has said what its newest spec wants. A bucket may be the
     store of several namespaces: for it count those of ``everywhere``, and ``all_settled``. ``asked`` has as whom the
-    objects of this namespace use each bucket that they name, by its URI."""
+    objects of this namespace use each bucket that they name, by its URI. ``captures`` is of requests that
+    were captured into the namespace's stores, which go by rules of their own."""
 
     namespace: str
     now: datetime
@@ -62,6 +64,7 @@ class EngineReferences:
     all_settled: bool = True
     asked: Mapping[str, frozenset[Access]] = field(default_factory=dict)
     jobs: tuple[CollectorJob, ...] = ()
+    captures: CaptureReferences | None = None
 
     def wanted(self, record: RecordMark) -> bool:
         return record.fingerprint in (self.referenced | self.everywhere if in_bucket(record.store_uri)

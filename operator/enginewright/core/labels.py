@@ -28,8 +28,9 @@ MODEL = f"{GROUP}/model"
 REVISION = f"{GROUP}/revision"
 FINGERPRINT = f"{GROUP}/fingerprint"  # the first 32 of 64 digits: a label value holds at most 63 characters
 ENGINE = f"{GROUP}/engine"  # "true" on engine records
+CAPTURES = f"{GROUP}/captures"  # "true" on records of captures, and as an annotation on Deployments that capture
 BUILDS = f"{GROUP}/builds"  # "true" on leases of builds
-STEP = f"{GROUP}/step"  # "resolve", "ask", "build" or "gc" on Jobs and their pods
+STEP = f"{GROUP}/step"  # "resolve", "ask", "build", "gc" or "captures" on Jobs and their pods
 FLEET = f"{GROUP}/fleet"  # on objects of a fleet's classes and on their serving pods: the fleet's name
 CLASS = f"{GROUP}/class"  # on objects of a fleet's classes
 
@@ -45,6 +46,9 @@ REBUILD = f"{GROUP}/rebuild"  # set by the user to any new value to build an eng
 STORE_ACCESS = f"{GROUP}/store-access"  # on engine records: as whom the store in a bucket was used, JSON
 UNREFERENCED = f"{GROUP}/unreferenced-since"  # on engine records: since when no model refers to the engine
 ENGINES = f"{GROUP}/engines"  # on collector Jobs: the fingerprints that they remove
+CAPTURES_OF = f"{GROUP}/captures-of"  # on records of captures, and Jobs that remove them: the model's name
+CAPTURES_SWEPT = f"{GROUP}/captures-swept"  # on records of captures: when expired ones were removed last
+CAPTURES_GO = f"{GROUP}/captures-go"  # "true" on Jobs that remove all captures of a model
 MEMBER_KEY = f"{GROUP}/member-key"  # on objects of a fleet's classes: of the spec that they were given
 LEAST_REPLICAS = f"{GROUP}/least-replicas"  # on objects of a fleet's classes, while a class that leaves is made up for
 HELD_BACK = f"{GROUP}/held-back"  # on objects of a fleet's classes: the rollback-to that is the fleet's own wish
@@ -59,6 +63,7 @@ COMPONENT_ACTIVATOR = "activator"
 COMPONENT_ENGINE = "engine"
 COMPONENT_REVISION = "revision"
 COMPONENT_GC = "gc"
+COMPONENT_CAPTURES = "captures"
 COMPONENT_CLASS = "class"
 COMPONENT_SIGNING = "signing"
 
@@ -80,6 +85,8 @@ HTTP_PORT, GRPC_PORT, METRICS_PORT = 8000, 8001, 8002
 PORT_QUALITY, QUALITY_PORT = "quality", 8003
 # Where a server's traces lie for the quality monitor beside it.
 VOLUME_TRACES, TRACES_PATH = "traces", "/traces"
+# Where it captures requests to, and the key that it signs captures with.
+CAPTURES_PATH, VOLUME_CAPTURE_KEYS, CAPTURE_KEYS_PATH = "/captures", "capture-keys", "/capture-keys"
 # Certificates that the installation names.
 VOLUME_TRUSTED, TRUSTED_PATH = "trusted-ca", "/trusted-ca"
 # Where the key of the model control of a server that proves an engine lies, and the header (metadata, with gRPC) that

@@ -205,6 +205,24 @@ class RecordMark:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CaptureMark:
+    """What the collector sees of the record of a model's captures. ``swept`` is when expired ones were removed last, or
+    the record was made; ``unreferenced`` since when no replica captures there."""
+
+    name: str
+    version: str
+    model: str
+    store_uri: str
+    claim_uid: str
+    swept: datetime
+    unreferenced: datetime | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.model, self.store_uri
+
+
+@dataclass(frozen=True, kw_only=True)
 class LeaseView:
     """The builder of an engine: ``holder`` is ``namespace/name/uid``, ``seconds`` how long a renewal lasts, ``version``
     the resourceVersion. ``building`` says that a build Job of this engine lives; it is looked up only for a lease that

@@ -127,12 +127,13 @@ class ReleaseBuild:
 @dataclass(frozen=True, kw_only=True)
 class MarkRecord:
     """Note on an engine's record since when no model refers to the engine; None takes the note away. A record that has
-    changed since it was read is left alone."""
+    changed since it was read is left alone. ``annotation`` is where the time goes, if not there."""
 
     name: str
     version: str
     since: datetime | None
     why: str
+    annotation: str = ""
 
 
 Action = Apply | Create | Replace | MakeKey | Delete | Scale | ClaimBuild | RenewBuild | ReleaseBuild | MarkRecord

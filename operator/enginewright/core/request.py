@@ -6,11 +6,13 @@ import hashlib
 import re
 from dataclasses import replace
 
+from enginewright.core import labels
 from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
+from enginewright.core.spec.quality_rules import is_captured
 from enginewright.core.spec.queue import QueuePolicySpec, QueueSpec
 from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PaddingSpec, PostprocessStepSpec, PreprocessSpec
 from enginewright_builder import contract
@@ -55,19 +57,30 @@ def build_key(spec: Spec) -> str:
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()[:16]
 
 
-def resolve_request(name: str, spec: Spec, config: OperatorConfig,
-                    runtime: RuntimeRequest | None = None) -> BuildRequest:
+def resolve_request(name: str, spec: Spec, config: OperatorConfig, runtime: RuntimeRequest | None = None, *,
+                    namespace: str = "") -> BuildRequest:
     """The request of a resolve Job: no device, no digests but those the user stated. ``runtime`` is None while it is
-    not known: what it finds out does not depend on it."""
-    return replace(_request(name, spec, None, contract.DeviceRequest(), config, runtime), signature=_signature(spec))
+    not known: what it finds out does not depend on it. ``namespace`` is the object's, for what was captured there."""
+    return replace(_request(name, spec, None, contract.DeviceRequest(), config, runtime), signature=_signature(spec),
+                   captures=_captures(spec, namespace))
 
 
 def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Placement, config: OperatorConfig,
-                  runtime: RuntimeRequest, *, rebuild: str = "") -> BuildRequest:
+                  runtime: RuntimeRequest, *, rebuild: str = "", namespace: str = "") -> BuildRequest:
     """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store. ``runtime`` is what the
     server image has; another ``rebuild`` is another engine of the same spec."""
     return replace(_request(name, spec, resolved, placement.device, config, runtime), rebuild=rebuild,
-                   signing_keys=SIGNING_PATH)
+                   signing_keys=SIGNING_PATH, captures=_captures(spec, namespace))
+
+
+def reads_captures(spec: Spec) -> bool:
+    """Whether any data are captured requests."""
+    return is_captured(spec.accuracy.evaluation) or is_captured(spec.engine.calibration)
+
+
+def captures_folder(spec: Spec, namespace: str, model: str) -> str:
+    """Path of the captures of ``model`` inside the store's claim."""
+    return "/".join(filter(None, (store_folder(spec), contract.CAPTURES_FOLDER, namespace, model)))
 
 
 def store_claim(spec: Spec) -> str:
@@ -140,6 +153,12 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         keep_reference=spec.quality is not None,
         bucket=contract.BucketRequest(uri=spec.store.uri) if in_bucket(spec.store.uri) else None,
     )
+
+
+def _captures(spec: Spec, namespace: str) -> contract.CapturesRequest | None:
+    if not reads_captures(spec):
+        return None
+    return contract.CapturesRequest(namespace=namespace, keys=labels.CAPTURE_KEYS_PATH)
 
 
 def _signature(spec: Spec) -> contract.SignatureRequest | None:

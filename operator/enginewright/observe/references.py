@@ -18,9 +18,11 @@ from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, LEASE, O
 from enginewright.core import labels
 from enginewright.core.access import access_of
 from enginewright.core.collect import Access, CollectorJob, EngineReferences, named
+from enginewright.core.collect_captures import CaptureReferences, CapturesJob, Place
 from enginewright.core.config import DefaultStore
 from enginewright.core.default_store import with_store
 from enginewright.core.manifests import record_mark
+from enginewright.core.manifests.captures import capture_mark
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
 from enginewright.observe.fields import Raw, annotations_of, is_deleting, name_of, section, uid_of
@@ -60,12 +62,13 @@ class ReferenceReader:
         """Records first, then what refers to them: a model that comes later is seen. Of what carries its fingerprint as
         an annotation the apiserver sends metadata alone; of each object only what is needed here is kept."""
         records = await self._all(where, CONFIG_MAP, record_mark, f"{labels.ENGINE}=true", metadata=True)
-        if not records and where is None:
-            return []
+        captures = await self._all(where, CONFIG_MAP, capture_mark, f"{labels.CAPTURES}=true", metadata=True)
         carriers = [
             await self._all(where, resource, carried, selector, metadata=True)
-            for resource, selector in ((JOB, labels.STEP), (DEPLOYMENT, labels.MODEL), (LEASE, f"{labels.BUILDS}=true"))
+            for resource, selector in ((JOB, labels.STEP), (LEASE, f"{labels.BUILDS}=true"))
         ]
+        deployments = await self._all(where, DEPLOYMENT, serving, labels.MODEL, metadata=True)
+        removers = await self._all(where, JOB, captures_job, f"{labels.STEP}={labels.COMPONENT_CAPTURES}")
         collectors = await self._all(where, JOB, collector_job, f"{labels.STEP}={labels.COMPONENT_GC}")
         models = await self._all(where, OPTIMISED_MODEL, partial(wish, store=self._store))
         now = self._wall()
@@ -75,12 +78,20 @@ class ReferenceReader:
                 now=now,
                 records=tuple(filter(None, records[name])),
                 referenced=frozenset().union(*(one.fingerprints for one in models[name]),
+                                             (one.fingerprint for one in deployments[name]),
                                              *(one[name] for one in carriers)) - {""},
                 settled=all(one.spoken for one in models[name]),
                 asked=asked(models[name]),
                 jobs=tuple(filter(None, collectors[name])),
+                captures=CaptureReferences(
+                    namespace=name, now=now,
+                    records=tuple(filter(None, captures[name])),
+                    capturing=frozenset(filter(None, (*(one.captures for one in models[name]),
+                                                      *(one.captures for one in deployments[name])))),
+                    claims={one.store_uri: one.claim_uid for one in records[name] if one and one.claim_uid},
+                    jobs=tuple(filter(None, removers[name]))),
             )
-            for name in sorted({*records, *collectors, *models}.union(*carriers))
+            for name in sorted({*records, *collectors, *models, *captures, *deployments, *removers}.union(*carriers))
         ]
 
     async def _all(self, where: str | None, resource: Resource, keep: Callable[[Raw], T], selector: str = "", *,
@@ -97,17 +108,33 @@ class ReferenceReader:
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """What an object says: the ``fingerprints`` that its status names, whether that speaks of the newest spec, and as
-    whom the spec uses which bucket."""
+    """What an object says: the ``fingerprints`` that its status names, whether that speaks of the newest spec, as whom
+    the spec uses which bucket, and where its requests are to be captured."""
 
     fingerprints: frozenset[str]
     spoken: bool
     bucket: tuple[str, Access] | None
+    captures: Place | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What a Deployment of a model says: the ``fingerprint`` of its engine, and where its replicas capture requests."""
+
+    fingerprint: str
+    captures: Place | None
 
 
 def wish(model: Raw, store: DefaultStore) -> Wish:
     return Wish(fingerprints=frozenset(named(section(model, "status"))), spoken=has_spoken(model),
-                bucket=_bucket(model, store))
+                bucket=_bucket(model, store), captures=_captures(model, store))
+
+
+def serving(raw: Raw) -> Serving:
+    annotations = annotations_of(raw)
+    model = str((section(raw, "metadata").get("labels") or {}).get(labels.MODEL) or "")
+    place = (model, str(annotations.get(labels.STORE_URI) or "")) if labels.CAPTURES in annotations else None
+    return Serving(fingerprint=carried(raw), captures=place)
 
 
 def carried(raw: Raw) -> str:
@@ -134,6 +161,14 @@ def _bucket(model: Raw, default: DefaultStore) -> tuple[str, Access] | None:
     return store.uri, tuple(sorted(access_of(store).items()))
 
 
+def _captures(model: Raw, default: DefaultStore) -> Place | None:
+    """None for an object on its way out: what it captured is to go."""
+    spec = section(model, "spec")
+    if is_deleting(model) or section(spec, "quality").get("capture") is None:
+        return None
+    return name_of(model), str(section(dict(with_store(spec, default)), "store").get("uri") or "")
+
+
 def has_spoken(model: Raw) -> bool:
     """Whether status speaks of the newest spec. An object on its way out wants nothing new."""
     observed, newest = section(model, "status").get("observedGeneration"), section(model, "metadata").get("generation")
@@ -153,3 +188,14 @@ def collector_job(raw: Raw) -> CollectorJob | None:
         live=view.live,
         succeeded=view.succeeded,
     )
+
+
+def captures_job(raw: Raw) -> CapturesJob | None:
+    """None for one that goes."""
+    if is_deleting(raw):
+        return None
+    view, annotations = job_view(raw, (), None, None), annotations_of(raw)
+    return CapturesJob(
+        name=name_of(raw), uid=uid_of(raw), live=view.live, succeeded=view.succeeded,
+        place=(str(annotations.get(labels.CAPTURES_OF) or ""), str(annotations.get(labels.STORE_URI) or "")),
+        everything=labels.CAPTURES_GO in annotations)

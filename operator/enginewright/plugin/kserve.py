@@ -64,7 +64,8 @@ def manifests(deployment: Object) -> tuple[JSON, JSON]:
             "supportedModelFormats": [{"name": FORMAT, "autoSelect": False}],  # of this engine alone
             "protocolVersions": ["v2", "grpc-v2"],
             "containers": _containers(pod["containers"]),
-            "volumes": pod["volumes"],
+            # The key of captures is the monitor's alone.
+            "volumes": [one for one in pod["volumes"] if one["name"] != labels.VOLUME_CAPTURE_KEYS],
         },
     }
     return runtime, _inference_service(deployment, pod)

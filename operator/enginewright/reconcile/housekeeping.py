@@ -1,4 +1,4 @@
-"""Finds unused engines now and then. No object asks for it, so no pass does it."""
+"""Finds unused engines, and captured requests that are to go, now and then. No object asks, so no pass does it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import structlog
 from enginewright.act.execute import Actor
 from enginewright.clients.errors import ClientError
 from enginewright.core.collect import collect
+from enginewright.core.collect_captures import collect_captures
 from enginewright.core.config import OperatorConfig
 from enginewright.observe.references import ReferenceReader
 
@@ -37,10 +38,10 @@ class Housekeeper:
 
     async def round(self) -> None:
         """Raises :class:`~enginewright.clients.errors.ClientError` when it cannot look."""
-        if not self._config.collect_engines:
-            return
         for seen in await self._reader.read():
-            try:
-                await self._actor.execute(seen.namespace, collect(seen, self._config), log)
-            except ClientError as error:
-                log.warning("unused engines stay", namespace=seen.namespace, error=str(error))
+            captures = collect_captures(seen.captures, self._config) if seen.captures else ()
+            for what, actions in (("captures", captures), ("unused engines", collect(seen, self._config))):
+                try:
+                    await self._actor.execute(seen.namespace, actions, log)
+                except ClientError as error:
+                    log.warning(f"{what} stay", namespace=seen.namespace, error=str(error))

@@ -22,9 +22,13 @@ from enginewright.core.manifests import (
     service,
     signing_secret,
 )
+from enginewright.core.manifests.captures import capture_mark, capture_record
+from enginewright.core.manifests.gc_job import captures_job
 from enginewright.core.manifests.service import mirror_name, mirror_service
+from enginewright.core.manifests.signing import capture_secret
 from enginewright.core.spec.fleet import as_raw, classes_of, member_spec
 from enginewright.core.spec.gateway import GatewaySpec
+from enginewright_builder.contract import CAPTURE_SECRET
 from support.children import Children, children_of, good_spec
 from support.goldens import check_golden
 
@@ -190,6 +194,50 @@ def test_replicas_whose_live_answers_are_held_against_the_source_model() -> None
     check_golden(HERE / "cpu" / "deployment_with_monitor.yaml", children.all()["deployment"])
 
 
+CAPTURE: dict[str, Any] = {**CPU, "quality": {"capture": {}}, "store": {"uri": "pvc://engines/team-a"}}
+
+
+def test_replicas_that_capture_requests() -> None:
+    children = children_of("minilm", CAPTURE, CONFIGS["cpu"])
+    check_golden(HERE / "cpu" / "deployment_that_captures.yaml", children.all()["deployment"])
+    plain = children_of("minilm", {**CAPTURE, "quality": {}}, CONFIGS["cpu"])
+    assert children.fingerprint == plain.fingerprint, "what is captured makes no other engine"
+    assert children.revision != plain.revision, "and other replicas"
+
+
+def test_a_revision_of_before_captures_nothing_where_the_spec_of_today_does_not() -> None:
+    children = children_of("minilm", CAPTURE, CONFIGS["cpu"])
+    made = deployment(children.owner, children.spec, children.record, children.placement, children.config,
+                      capture=False)
+    pod = made["spec"]["template"]["spec"]
+    assert made["metadata"]["name"] == children.all()["deployment"]["metadata"]["name"]
+    assert labels.CAPTURES not in made["metadata"]["annotations"]
+    assert not [one for one in pod["containers"][1]["args"] if "capture" in one]
+    assert not [one for one in pod["containers"][1]["volumeMounts"] if one["name"] in ("engine-store", "capture-keys")]
+
+
+@pytest.mark.parametrize("step", ["resolve_job", "build_job"])
+def test_a_job_that_reads_captured_requests_has_their_key(step: str) -> None:
+    data = {"accuracy": {"evaluation": {"uri": "captured://minilm"}}}
+    spec = children_of("minilm", {**CPU, **data}, CONFIGS["cpu"]).all()[step]["spec"]["template"]["spec"]
+    (volume,) = [one for one in spec["volumes"] if one["name"] == "capture-keys"]
+    assert volume["secret"] == {"secretName": CAPTURE_SECRET, "defaultMode": 0o440, "optional": True}
+    (mount,) = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == "capture-keys"]
+    assert mount == {"name": "capture-keys", "mountPath": "/capture-keys", "readOnly": True}
+    plain = children_of("minilm", CPU, CONFIGS["cpu"]).all()[step]["spec"]["template"]["spec"]
+    assert "capture-keys" not in {one["name"] for one in plain["volumes"]}
+
+
+def test_what_removes_captured_requests() -> None:
+    record = capture_record("models", "claim-uid", "pvc://engines/team-a", "minilm")
+    check_golden(HERE / "cpu" / "capture_record.yaml", record)
+    mark = capture_mark({**record, "metadata": {**record["metadata"], "resourceVersion": "1",
+                                                "creationTimestamp": "2026-01-01T00:00:00Z"}})
+    assert mark is not None
+    check_golden(HERE / "cpu" / "captures_job.yaml", captures_job("models", mark, CONFIGS["cpu"], everything=True))
+    check_golden(HERE / "cpu" / "capture_secret.yaml", capture_secret("models"))
+
+
 def test_a_monitor_is_told_of_candidates_only_where_live_requests_are_to_be_mirrored() -> None:
     def made(**spec: Any) -> tuple[str, dict[str, Any]]:
         children = children_of("minilm", {**CPU, "quality": {}, **spec}, CONFIGS["cpu"])
@@ -247,7 +295,9 @@ def test_no_golden_is_left_over() -> None:
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "bucket/gc_job.yaml", "cpu/http_route.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
                "cpu/mirror_service.yaml", "cpu/signing_secret.yaml",
-               "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "fleet/member_slice.yaml",
+               "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "cpu/deployment_that_captures.yaml",
+               "cpu/capture_record.yaml", "cpu/captures_job.yaml", "cpu/capture_secret.yaml",
+               "fleet/member_slice.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "cpu/resolve_job_with_credentials.yaml", "cpu/build_job_with_credentials.yaml",
                *(f"{kind}/build_job_in_server_image.yaml" for kind in ("cpu", "gpu", "dra")),

@@ -22,7 +22,8 @@ from support.operators import embedded
 
 JSON = dict[str, Any]
 OURS = {"app.kubernetes.io/managed-by": "enginewright"}
-KEY = "enginewright-engine-signing"
+KEYS = ("enginewright-engine-signing", "enginewright-capture-signing")
+KEY = KEYS[0]
 MODEL = "enginewright.io/model"
 
 
@@ -133,15 +134,16 @@ def test_nothing_is_made_without_the_label_nor_loses_it(operator: Kubectl, names
     operator("delete", "configmap", "ours")
 
 
-def test_of_secrets_it_makes_the_signing_key_alone(operator: Kubectl, control_plane: Path, namespace: str) -> None:
+def test_of_secrets_it_makes_the_signing_keys_alone(operator: Kubectl, control_plane: Path, namespace: str) -> None:
     data = {"stringData": {"key": "x"}}
     for body in (item("v1", "Secret", "other", OURS, type="Opaque", **data),
                  item("v1", "Secret", KEY, OURS, type="example.com/other", **data)):
         assert "do nothing else to Secrets" in refused(operator.run("create", "-f", "-", stdin=body))
-    operator("create", "-f", "-", stdin=item("v1", "Secret", KEY, type="Opaque", **data))
-    for verb in (("label", "secret", KEY, "a=b"), ("delete", "secret", KEY)):
-        assert "do nothing else to Secrets" in refused(operator.run(*verb))
-    Kubectl(control_plane, namespace)("delete", "secret", KEY)
+    for key in KEYS:
+        operator("create", "-f", "-", stdin=item("v1", "Secret", key, type="Opaque", **data))
+        for verb in (("label", "secret", key, "a=b"), ("delete", "secret", key)):
+            assert "do nothing else to Secrets" in refused(operator.run(*verb))
+        Kubectl(control_plane, namespace)("delete", "secret", key)
 
 
 PODS: dict[str, JSON] = {

@@ -139,6 +139,31 @@ BROKEN = (
            "spec.quality.resources.limits.memory", "255Mi", "write at least 256Mi"),
     Broken("live requests that no monitor samples", {**SOURCE, "rollout": {"analysis": {"mirror": True}}},
            "spec.rollout.analysis.mirror", "true", "add spec.quality, or remove it", "whose monitor samples live"),
+    Broken("captures in a bucket", {**SOURCE, "store": {"uri": "s3://engines"}, "quality": {"capture": {}}},
+           "spec.quality.capture", "s3://engines", "write pvc://CLAIM into spec.store.uri",
+           "needs a store on a volume"),
+    Broken("captures that are kept for less than they collect", {**SOURCE, "quality": {"capture": {
+        "retentionSeconds": 3600}}},
+           "spec.quality.capture.retentionSeconds", "3600", "or another intervalSeconds", "100 times intervalSeconds"),
+    Broken("more captures than a store is to hold", {**SOURCE, "quality": {"capture": {"intervalSeconds": 900}}},
+           "spec.quality.capture.retentionSeconds", "604800", "or another intervalSeconds",
+           "100 times intervalSeconds"),
+    Broken("captures larger than the monitor's memory", {**SOURCE, "quality": {
+        "capture": {"maxMebibytes": 64}, "resources": {"limits": {"memory": "300Mi"}}}},
+           "spec.quality.capture.maxMebibytes", "64", "raise the limit"),
+    Broken("a fleet that captures", _fleet(quality={"capture": {}}),
+           "spec.quality.capture", "{}", "remove it, or the classes", "exclude each other"),
+    Broken("labels of captured requests", {**SOURCE, "accuracy": {
+        "evaluation": {"uri": "captured://net"}, "task": {"metric": "accuracy"}}},
+           "spec.accuracy.task", "accuracy", "name evaluation data that have them",
+           "captured requests have inputs alone"),
+    Broken("groups of captured requests", {**SOURCE, "accuracy": {
+        "evaluation": {"uri": "captured://net"}, "groupBy": "country"}},
+           "spec.accuracy.groupBy", "country", "name evaluation data that have them",
+           "captured requests have inputs alone"),
+    Broken("captures for a store in a bucket", {**SOURCE, "store": {"uri": "gs://engines"}, "accuracy": {
+        "evaluation": {"uri": "captured://net"}}},
+           "spec.accuracy.evaluation.uri", "captured://net", "write pvc://CLAIM into spec.store.uri"),
     Broken("a fleet that goes back by itself", _fleet(quality={"rollback": True}),
            "spec.quality.rollback", "true", "set it to false"),
     Broken("prometheus without address", {**SOURCE, "autoscaling": {"maxReplicas": 2, "source": "prometheus"}},

@@ -225,6 +225,7 @@ class Cluster:
     claims: set[str] = field(default_factory=lambda: {"models", "enginewright-store"})
     jobs: dict[str, JobView] = field(default_factory=dict)
     requests: dict[str, str] = field(default_factory=dict)
+    captures: set[str] = field(default_factory=set)
     deployments: dict[str, DeploymentView] = field(default_factory=dict)
     pods: dict[str, PodView] = field(default_factory=dict)
     activators: dict[str, PodView] = field(default_factory=dict)
@@ -548,7 +549,9 @@ class Cluster:
     def _create(self, manifest: Mapping[str, Any]) -> None:
         meta = manifest["metadata"]
         if manifest["kind"] == "ConfigMap":
-            if record := read_record(manifest):
+            if labels.CAPTURES in meta["labels"]:
+                self.captures.add(meta["name"])
+            elif record := read_record(manifest):
                 self.records.setdefault(record.fingerprint, record)
             elif kept := read_revision(manifest):
                 self.kept.setdefault(kept.revision, kept)

@@ -65,6 +65,7 @@ class Script:
     build: Act = "succeed"
     server: Act = "succeed"
     gc: Act = "succeed"
+    captures: Act = "succeed"
     digest: str = DIGEST
     missed: frozenset[str] = frozenset()
     models: dict[str, Script] = field(default_factory=dict)
@@ -77,7 +78,8 @@ class Script:
         return self.models.get(pod["metadata"].get("labels", {}).get(labels.MODEL, ""), self)
 
     def act(self, step: str) -> Act:
-        return {"resolve": self.resolve, "ask": self.ask, "build": self.build, "gc": self.gc}.get(step, self.server)
+        return {"resolve": self.resolve, "ask": self.ask, "build": self.build, "gc": self.gc,
+                "captures": self.captures}.get(step, self.server)
 
 
 @dataclass
@@ -218,7 +220,7 @@ class FakeKubelet:
             return self._serving(pod, container, act)
         if act == "hold":
             return _state("Running", container, {"running": {"startedAt": _now()}})
-        if step == "gc":
+        if step in ("gc", "captures"):
             return _state("Succeeded", container, _ended(0, "Completed", ""))
         outcome = await self._outcome(pod, step, act)
         code = 0 if outcome.ok else {"user": 2, "transient": 3}[outcome.error.family if outcome.error else "user"]

@@ -146,7 +146,11 @@ def valid_specs(draw: st.DrawFn) -> Raw:
         # A window that shows the tightest tolerance.
         quality=st.fixed_dictionaries({"window": st.just(100_000)}, optional={
             "sampleShare": st.floats(0.001, 1), "maxSamplesPerMinute": st.integers(1, 600), "rollback": st.booleans(),
-            "resources": _resources}),
+            "resources": _resources}) | st.builds(
+                lambda interval, times: {"window": 100_000, "capture": {
+                    "maxSamples": 500, "maxMebibytes": 16, "intervalSeconds": interval,
+                    "retentionSeconds": times * interval}},
+                st.integers(900, 86_400), st.integers(1, 100)),
         store=st.builds(lambda uri: {"uri": uri}, st.sampled_from(["pvc://store", "pvc://store/a/b"])),
         suspend=st.booleans()))
     least = 1 if "gateway" in spec.get("rollout", {}) else 0

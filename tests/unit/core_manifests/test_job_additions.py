@@ -105,7 +105,8 @@ def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
             "engine": {"calibration": {"uri": "pvc://calibration/x.npz"}}, "accuracy": {"evaluation": data}}
     volumes, paths = set(), set()
     config = OperatorConfig(prove_in_server_image=True, trusted_ca=TrustedCA(config_map="company-ca"))
-    for job in jobs(None, config, **spec).values():
+    captured = {"accuracy": {"evaluation": {"uri": "captured://m"}}}
+    for job in (*jobs(None, config, **spec).values(), *jobs(None, config, **captured).values()):
         pod = job["spec"]["template"]["spec"]
         volumes |= {volume["name"] for volume in pod["volumes"]}
         paths |= {mount["mountPath"] for container in [*pod.get("initContainers", ()), *pod["containers"]]

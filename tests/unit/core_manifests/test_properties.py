@@ -140,9 +140,13 @@ def test_mounts_name_volumes_that_exist_and_engines_are_read_only(raw: Raw) -> N
             assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
             writable = {mount["name"] for mount in mounts if not mount.get("readOnly")}
             assert ("engine" in writable) == (container["name"] == labels.CONTAINER_VERIFY)
-            assert "engine-store" not in writable
+            # But for a monitor that captures requests, which has the model's own folder of captures.
+            own = [mount.get("subPath", "") for mount in mounts
+                   if mount["name"] == "engine-store" and not mount.get("readOnly")]
+            assert all(path.endswith("captures/models/m") for path in own)
+            assert not own or container["name"] == labels.CONTAINER_QUALITY
             assert ("engine-store" in {mount["name"] for mount in mounts}) <= (
-                container["name"] == labels.CONTAINER_VERIFY)
+                container["name"] == labels.CONTAINER_VERIFY or bool(own))
             assert ("signing-keys" in {mount["name"] for mount in mounts}) == (kind == "build_job")
             assert not any(name.startswith("source-") for name in writable)
             assert ("store" in writable) == (kind in {"build_job", "resolve_job"})

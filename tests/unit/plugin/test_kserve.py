@@ -42,6 +42,7 @@ def test_the_pod_is_the_replicas_own(name: str, raw: Raw) -> None:
     assert deployment == before
     pod, own = pod_of(runtime, service), copy.deepcopy(deployment["spec"]["template"]["spec"])
     own["containers"] = [one for one in own["containers"] if one["name"] != labels.CONTAINER_QUALITY]
+    own["volumes"] = [one for one in own["volumes"] if one["name"] != labels.VOLUME_CAPTURE_KEYS]
     own["containers"][0]["name"] = "kserve-container"
     own["topologySpreadConstraints"][0]["labelSelector"] = {
         "matchLabels": {"serving.kserve.io/inferenceservice": f"{name}-kserve"}}
@@ -82,6 +83,8 @@ def test_the_monitor_stays_and_its_servers_arguments_go_along() -> None:
     (server,) = manifests(deployment)[0]["spec"]["containers"]
     assert server["args"] == deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     assert "left out" not in exported(deployment_of())
+    captures = deployment_of(quality={"capture": {}}, store={"uri": "pvc://store"})
+    assert "capture" not in str(manifests(captures)[0]), "the key is the monitor's alone"
 
 
 def test_of_a_fleets_class_clients_say_the_fleets_name() -> None:

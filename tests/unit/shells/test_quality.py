@@ -61,6 +61,9 @@ async def test_a_report_in_pieces_comes_whole() -> None:
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=2.5).to_json(), 200, "cannot add up to 2.5"),
     (QualityReport(metric="m", tolerance=0.1, samples=2, total=-1).to_json(), 200, "cannot add up to -1"),
     ("x" * 100_000, 200, "more than 8192 bytes"),
+    *((replace(REPORT, **odd).to_json(), 200, "of its captures makes no sense") for odd in (
+        {"captured": -1}, {"captured_since": 2.0, "captured_until": 1.0}, {"captured_until": 1e300},
+        {"captured_since": -1.0}, {"capture_digest": "sha256:x y"})),
 ])
 async def test_what_is_no_report(body: str, status: int, says: str) -> None:
     with pytest.raises(ClientError, match=says):
@@ -72,6 +75,7 @@ async def test_what_is_no_report(body: str, status: int, says: str) -> None:
 ])
 async def test_a_problem_is_one_short_line(problem: str, shown: str) -> None:
     assert (await asked(replace(REPORT, problem=problem).to_json())).problem == shown
+    assert (await asked(replace(REPORT, capture_problem=problem).to_json())).capture_problem == shown
 
 
 async def test_nobody_there() -> None:

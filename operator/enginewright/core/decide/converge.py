@@ -44,9 +44,13 @@ from enginewright.core.manifests import (
     revision_service_name,
     service,
 )
+from enginewright.core.manifests.captures import capture_record
 from enginewright.core.manifests.service import mirror_name, mirror_service
+from enginewright.core.manifests.signing import capture_secret
 from enginewright.core.observed import DeploymentView
-from enginewright.core.plan import Action, Apply, Delete, Scale
+from enginewright.core.plan import Action, Apply, Create, Delete, MakeKey, Scale
+from enginewright.core.request import store_claim
+from enginewright_builder.contract import SIGNING_KEY
 
 # The slices of the Service tell when it has left the replicas; should that be missed, another look does.
 LEAVING_CHECK = 1.0
@@ -120,11 +124,28 @@ def _start(found: _Pass) -> tuple[Action, ...]:
     if seen and (seen.deleting or not look_for_another(ctx.observed.pods, seen, engine.record)):
         return () if seen.deleting else claim(ctx, engine.placement)
     # Stated again, since server-side apply takes away what is stated no more.
+    captures = _captures(ctx)
     manifest = deployment(ctx.owner, ctx.spec, engine.record, engine.placement, ctx.config,
-                          replicas=seen.spec_replicas if seen else found.desired.replicas[revision], again=bool(seen))
+                          replicas=seen.spec_replicas if seen else found.desired.replicas[revision], again=bool(seen),
+                          capture=bool(captures))
     why = "its replicas look for an engine that has been built again since" if seen else (
         found.desired.why_started or found.desired.why)
-    return (*claim(ctx, engine.placement), Apply(manifest=manifest, why=why, force=bool(seen)))
+    return (*claim(ctx, engine.placement), *captures, Apply(manifest=manifest, why=why, force=bool(seen)))
+
+
+def _captures(ctx: PassContext) -> tuple[Action, ...]:
+    """What replicas need to capture requests, if they are to: the key that captures are signed with, and the record by
+    which they are removed one day. A revision of before does so only if the object's spec of today asks for it."""
+    quality = ctx.obj.spec.get("quality")
+    asked = isinstance(quality, dict) and quality.get("capture") is not None
+    store = ctx.observed.claims.get(store_claim(ctx.spec))
+    if not asked or store is None or ctx.spec.quality is None or ctx.spec.quality.capture is None:
+        return ()
+    return (
+        MakeKey(manifest=capture_secret(ctx.obj.namespace), entry=SIGNING_KEY, why="monitors sign captures with it"),
+        Create(manifest=capture_record(ctx.obj.namespace, store.uid, ctx.spec.store.uri, ctx.obj.name),
+               why="by it captures are removed, when the object is gone as well"),
+    )
 
 
 def _replicas(found: _Pass) -> tuple[Action, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Finding, Verdict, no, open_question, timestamp, yes
@@ -46,7 +47,7 @@ def live_quality(ctx: PassContext) -> QualityResult:
     names = {pod.name for pod in pods}
     reports = {pod: report for pod, report in ctx.observed.quality.items() if pod in names}
     found = find_agreement(reports)
-    trouble = "".join(f" A monitor says: {one}." for one in problems(reports.values()))
+    trouble = "".join(f" A monitor says: {one}." for one in problems(reports.values())) + _captured(ctx, reports)
     if stable is None or found is None:
         silent = (f"No replica that serves measures agreement with the source model{_silence(reports)}.{trouble}"
                 f"{_mute(ctx, pods, reports)}")
@@ -110,6 +111,21 @@ def _mute(ctx: PassContext, pods: Iterable[PodView], reports: Mapping[str, Quali
     mute = min((pod.name for pod in pods if pod.ready and pod.name not in reports), default="")
     log = kubectl(f"logs {mute} -c quality", ctx.obj.namespace)
     return f" The monitor of {mute} does not answer yet: {log} says why." if mute else ""
+
+
+def _captured(ctx: PassContext, reports: Mapping[str, QualityReport]) -> str:
+    """The newest capture of live requests, where such are captured."""
+    if ctx.spec.quality is None or ctx.spec.quality.capture is None or not reports:
+        return ""
+    newest = max(reports.values(), key=lambda report: report.captured_until)
+    since, until = (timestamp(datetime.fromtimestamp(seconds, UTC))
+                    for seconds in (newest.captured_since, newest.captured_until))
+    failing = "".join(f" Requests cannot be captured: {one}." for one in sorted(
+        {report.capture_problem for report in reports.values()} - {""}))
+    if not newest.captured:
+        return f" No capture is whole yet.{failing}"
+    return (f" The newest capture has {count(newest.captured, 'sample')} of requests from {since} to {until}: "
+            f"{newest.capture_digest}.{failing}")
 
 
 def _remedy(ctx: PassContext) -> str:

@@ -173,7 +173,8 @@ def _start(ctx: PassContext, old: JobView | None, memory: SourceStatus) -> Sourc
     if old:
         clear = () if old.deleting else (delete_job(old, "an earlier attempt, in the way of the next"),)
         return _says(memory, Reason.RESOLVING, _looks(ctx, name), clear, requeue=1.0)
-    request = resolve_request(ctx.obj.name, ctx.spec, ctx.config, ctx.runtime)
+    request = resolve_request(ctx.obj.name, ctx.spec, ctx.config, ctx.runtime,
+                              namespace=ctx.obj.namespace)
     return _says(memory, Reason.RESOLVING, _looks(ctx, name), (
         Create(manifest=request_configmap(ctx.owner, name, request), why="the request of the resolve Job"),
         Create(manifest=resolve_job(ctx.owner, ctx.spec, ctx.config), why="the source's digests are not known"),

@@ -9,7 +9,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
 from enginewright.core.manifests.proof import proven_by_the_server
-from enginewright.core.manifests.signing import signing_mount, signing_volume
+from enginewright.core.manifests.signing import capture_keys, signing_mount, signing_volume
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
 from enginewright.core.spot import on_spot
@@ -28,6 +28,7 @@ def build_deadline(spec: Spec, config: OperatorConfig) -> int:
 
 def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, attempt: int,
               config: OperatorConfig) -> JSON:
+    volumes, mounts = capture_keys(spec)
     step = Step(
         kind=labels.COMPONENT_BUILD,
         name=build_job_name(owner.name, fingerprint, attempt),
@@ -38,8 +39,8 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
         queue=spec.engine.queue_name,
         extra_labels={labels.FINGERPRINT: labels.fingerprint_label(fingerprint)},
         annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri},
-        volumes=(signing_volume(),),
-        mounts=(signing_mount(),),
+        volumes=(signing_volume(), *volumes),
+        mounts=(signing_mount(), *mounts),
         **_proof(spec, config),
     )
     return job(owner, spec, step, config)

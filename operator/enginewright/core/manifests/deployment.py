@@ -26,13 +26,14 @@ from enginewright.core.manifests.common import (
     spread_over_nodes,
 )
 from enginewright.core.manifests.pod_template import merge
-from enginewright.core.manifests.quality import monitor, trace_volumes
+from enginewright.core.manifests.quality import Captures, monitor, trace_volumes
 from enginewright.core.manifests.server import SMOKE_PATH, server, startup_seconds
 from enginewright.core.manifests.service import mirror_name
+from enginewright.core.manifests.signing import capture_key_volume
 from enginewright.core.manifests.trusted_ca import trusted_mounts, trusted_variables, trusted_volumes
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
-from enginewright.core.request import STORE_PATH, queue_request, server_image, store_folder
+from enginewright.core.request import STORE_PATH, captures_folder, queue_request, server_image, store_folder
 from enginewright.core.spec import Spec
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spot import on_spot
@@ -73,8 +74,12 @@ def _spot(placement: Placement, spec: Spec, config: OperatorConfig) -> Placement
 
 
 def _quality_key(spec: Spec) -> JSON:
-    """Nothing where live answers are not looked at: revisions of before that was known keep their names."""
-    return {"quality": spec.quality.model_dump(mode="json", exclude={"rollback"})} if spec.quality else {}
+    """Nothing where live answers are not looked at, or requests not captured: revisions of before that was known keep
+    their names."""
+    if spec.quality is None:
+        return {}
+    left_out = {"rollback"} | (set() if spec.quality.capture else {"capture"})
+    return {"quality": spec.quality.model_dump(mode="json", exclude=left_out)}
 
 
 def deployment_name(owner_name: str, revision: str) -> str:
@@ -82,11 +87,13 @@ def deployment_name(owner_name: str, revision: str) -> str:
 
 
 def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig, *,
-               replicas: int | None = None, again: bool = False) -> JSON:
+               replicas: int | None = None, again: bool = False, capture: bool = True) -> JSON:
     """The Deployment of the revision ``revision_name(record.fingerprint, spec, placement, config)``. ``again``: of one
-    that is there, with replicas that will never start."""
+    that is there, with replicas that will never start. ``capture`` False: its replicas keep no requests, though the
+    revision's spec asked for it; the object's spec of today does not."""
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
+    captures = _captures(owner, spec, revision) if capture else None
     placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
     placement = _spot(placement, spec, config)
     extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
@@ -95,13 +102,14 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     template = {
         "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
-        "spec": _pod(owner, spec, record, placement, config, revision),
+        "spec": _pod(owner, spec, record, placement, config, revision, captures),
     }
     return sealed({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": metadata(owner, deployment_name(owner.name, revision), labels.COMPONENT_SERVER, extra=extra,
-                             annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri}),
+                             annotations={labels.FINGERPRINT_FULL: fingerprint, labels.STORE_URI: spec.store.uri,
+                                          **({labels.CAPTURES: "true"} if captures else {})}),
         "spec": {
             **({} if replicas is None else {"replicas": replicas}),
             "selector": {"matchLabels": labels.revision_selector(owner.name, revision)},
@@ -125,7 +133,7 @@ def _strategy(spec: Spec, *, again: bool) -> JSON:
 
 
 def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig,
-         revision: str) -> JSON:
+         revision: str, captures: Captures | None) -> JSON:
     return {
         **account_of(store_access(spec).get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
@@ -140,13 +148,21 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
         "containers": [server(owner, spec, record, placement, config),
                        *([monitor(spec.quality, owner.served_as, record.fingerprint, config,
-                                  mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "")]
+                                  mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "",
+                                  captures=captures)]
                          if spec.quality else [])],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
-                    *(trace_volumes() if spec.quality else []),
+                    *(trace_volumes() if spec.quality else []), *([capture_key_volume()] if captures else []),
                     *(trusted_volumes(config) if in_bucket(spec.store.uri) else [])],
     }
+
+
+def _captures(owner: Owner, spec: Spec, revision: str) -> Captures | None:
+    if spec.quality is None or spec.quality.capture is None or in_bucket(spec.store.uri):
+        return None
+    return Captures(volume=STORE_VOLUME, folder=captures_folder(spec, owner.namespace, owner.name),
+                    of=f"{owner.namespace}/{owner.name}", revision=revision)
 
 
 def _store_volume(spec: Spec, record: EngineRecord) -> list[JSON]:
@@ -175,7 +191,7 @@ def proven_digest(pod: Mapping[str, Any]) -> str:
 
 def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
     """Copies the engine from the store into the pod, and checks every file against the manifest on the way. It alone
-    sees the store, and the whole of it: mounting the engine's folder alone would create it where it is missing."""
+    sees the whole of the store: mounting the engine's folder alone would create it where it is missing."""
     bucket = in_bucket(spec.store.uri)
     folder = "/".join(filter(None, (STORE_PATH, store_folder(spec), record.fingerprint)))
     variables = store_variables(store_access(spec))

@@ -1,4 +1,4 @@
-"""The Job that removes unused engines from a store."""
+"""The Jobs that remove unused engines, and captured requests, from a store."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from enginewright.core.manifests.common import (
 )
 from enginewright.core.manifests.job_defaults import with_defaults
 from enginewright.core.manifests.record import claim_owner
+from enginewright.core.observed import CaptureMark
 from enginewright.core.request import STORE_PATH, claim_of, folder_of
 
 
@@ -26,20 +27,36 @@ def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str
            access: Mapping[str, str] | None = None) -> JSON:
     """``engines`` are fingerprints. Owned by the store's claim, as its records are: no object asked for it. One for a
     bucket has no owner; ``access`` says as whom it works."""
+    arguments = ["gc", "--store", _store(store_uri), "--grace", str(config.engine_grace), "--remove", *engines]
+    name, marks = f"engines-gc-{short_hash([store_uri, *engines], 8)}", {labels.ENGINES: ",".join(engines)}
+    return _job(name, namespace, store_uri, claim_uid, arguments, config, labels.COMPONENT_GC, marks, access or {})
+
+
+def captures_job(namespace: str, record: CaptureMark, config: OperatorConfig, *, everything: bool) -> JSON:
+    """Removes the captures of a model that have expired; with ``everything`` all."""
+    arguments = ["captures", "--store", _store(record.store_uri), *(["--all"] if everything else []),
+                 "--of", f"{namespace}/{record.model}"]
+    marks = {labels.CAPTURES_OF: record.model, **({labels.CAPTURES_GO: "true"} if everything else {})}
+    name, component = f"{record.name}-{'all' if everything else 'expired'}", labels.COMPONENT_CAPTURES
+    return _job(name, namespace, record.store_uri, record.claim_uid, arguments, config, component, marks, {})
+
+
+def _job(name: str, namespace: str, store_uri: str, claim_uid: str, arguments: Sequence[str], config: OperatorConfig,
+         component: str, marks: Mapping[str, str], access: Mapping[str, str]) -> JSON:
     claim = claim_of(store_uri)
-    common = {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_GC, labels.PART_OF: labels.PRODUCT,
-              labels.MANAGED_BY: labels.PRODUCT, labels.STEP: labels.COMPONENT_GC}
-    pod = _pod(store_uri, claim, engines, config, access or {})
+    common = {labels.NAME: labels.PRODUCT, labels.COMPONENT: component, labels.PART_OF: labels.PRODUCT,
+              labels.MANAGED_BY: labels.PRODUCT, labels.STEP: component}
+    pod = _pod(component, claim, arguments, config, access)
     template = with_defaults({"metadata": {"labels": common, "annotations": {}}, "spec": pod}, config)
-    marks = template["metadata"]
+    metadata = template["metadata"]
     return sealed({
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": f"engines-gc-{short_hash([store_uri, *engines], 8)}",
+            "name": name,
             "namespace": namespace,
-            "labels": dict(marks["labels"]),
-            "annotations": {**marks["annotations"], labels.STORE_URI: store_uri, labels.ENGINES: ",".join(engines)},
+            "labels": dict(metadata["labels"]),
+            "annotations": {**metadata["annotations"], labels.STORE_URI: store_uri, **marks},
             **({"ownerReferences": [claim_owner(claim, claim_uid)]} if claim else {}),
         },
         "spec": {
@@ -51,9 +68,12 @@ def gc_job(namespace: str, store_uri: str, claim_uid: str, engines: Sequence[str
     })
 
 
-def _pod(store_uri: str, claim: str | None, engines: Sequence[str], config: OperatorConfig,
+def _store(store_uri: str) -> str:
+    return "/".join(filter(None, (STORE_PATH, folder_of(store_uri)))) if claim_of(store_uri) else store_uri
+
+
+def _pod(component: str, claim: str | None, arguments: Sequence[str], config: OperatorConfig,
          access: Mapping[str, str]) -> JSON:
-    store = "/".join(filter(None, (STORE_PATH, folder_of(store_uri)))) if claim else store_uri
     variables = store_variables(access)
     return {
         "restartPolicy": "Never",
@@ -63,11 +83,11 @@ def _pod(store_uri: str, claim: str | None, engines: Sequence[str], config: Oper
         "securityContext": pod_security(config),
         **pull_secrets(config),
         "containers": [{
-            "name": labels.COMPONENT_GC,
+            "name": component,
             "image": config.images.builder,
             "imagePullPolicy": config.pull_policy,
             "command": ["enginewright-build"],
-            "args": ["gc", "--store", store, "--grace", str(config.engine_grace), "--remove", *engines],
+            "args": list(arguments),
             **({"envFrom": variables} if variables else {}),
             "resources": resources(config.resolve_resources),
             "securityContext": container_security(),

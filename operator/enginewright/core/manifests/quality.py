@@ -3,9 +3,12 @@ takes them from there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, container_security, resources
+from enginewright.core.manifests.signing import capture_key_mount
 from enginewright.core.spec.quality import QualitySpec
 from enginewright_builder.contract import REFERENCE_FOLDER
 
@@ -32,7 +35,18 @@ def trace_volumes() -> list[JSON]:
     return [{"name": labels.VOLUME_TRACES, "emptyDir": {"medium": "Memory", "sizeLimit": TRACES_SIZE}}]
 
 
-def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig, *, mirror: str) -> JSON:
+@dataclass(frozen=True, kw_only=True)
+class Captures:
+    """Where a monitor captures requests: ``folder`` of the store's volume ``volume``, for ``of``, NAMESPACE/MODEL."""
+
+    volume: str
+    folder: str
+    of: str
+    revision: str
+
+
+def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig, *, mirror: str,
+            captures: Captures | None = None) -> JSON:
     """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way. Where
     ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the monitor
     gets its namespace, for that Service's whole name, and its address, so that it sends no request to itself."""
@@ -45,13 +59,32 @@ def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: Oper
         "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={labels.TRACES_PATH}",
                  f"--share={quality.sample_share:g}", f"--per-minute={quality.max_samples_per_minute}",
                  f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}",
-                 *([f"--mirror={mirror}"] if mirror else [])],
+                 *([f"--mirror={mirror}"] if mirror else []), *_capture_arguments(quality, captures)],
         **({"env": environment} if mirror else {}),
         "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
         "resources": resources(config.quality_resources, quality.resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "engine", "mountPath": REFERENCE_PATH, "subPath": f"{fingerprint}/{REFERENCE_FOLDER}",
-                          "readOnly": True}, *trace_mounts(),
+                          "readOnly": True}, *trace_mounts(), *_capture_mounts(captures),
                          {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
+
+
+def _capture_arguments(quality: QualitySpec, captures: Captures | None) -> list[str]:
+    capture = quality.capture
+    if capture is None or captures is None:
+        return []
+    return [f"--captures={labels.CAPTURES_PATH}", f"--capture-keys={labels.CAPTURE_KEYS_PATH}",
+            f"--capture-of={captures.of}", f"--revision={captures.revision}",
+            f"--capture-samples={capture.max_samples}", f"--capture-bytes={capture.max_mebibytes << 20}",
+            f"--capture-interval={capture.interval_seconds}",
+            f"--capture-retention={capture.retention_seconds}"]
+
+
+def _capture_mounts(captures: Captures | None) -> list[JSON]:
+    """The model's own folder of the store, and nothing beside it: the kubelet makes it where it is missing."""
+    if captures is None:
+        return []
+    folder = {"name": captures.volume, "mountPath": labels.CAPTURES_PATH, "subPath": captures.folder}
+    return [folder, capture_key_mount()]

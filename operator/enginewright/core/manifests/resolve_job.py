@@ -6,6 +6,7 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
+from enginewright.core.manifests.signing import capture_keys
 from enginewright.core.request import SIGNATURE_PATH, source_key
 from enginewright.core.spec import Spec
 
@@ -19,9 +20,10 @@ def resolve_job(owner: Owner, spec: Spec, config: OperatorConfig) -> JSON:
     """It runs on any node: what it finds out does not depend on the device. It mounts the store to try whether it
     can be written, before a device is spent on an engine that could not be kept."""
     key = source_key(spec)
+    volumes, mounts = capture_keys(spec)
     step = Step(kind=labels.COMPONENT_RESOLVE, name=resolve_job_name(owner.name, key), deadline=config.resolve_deadline,
                 default_resources=config.resolve_resources, annotations={labels.SOURCE_KEY: key},
-                volumes=_key_volumes(spec), mounts=_key_mounts(spec))
+                volumes=(*_key_volumes(spec), *volumes), mounts=(*_key_mounts(spec), *mounts))
     return job(owner, spec, step, config)
 
 

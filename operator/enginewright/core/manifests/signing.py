@@ -5,14 +5,15 @@ from __future__ import annotations
 
 from enginewright.core import labels
 from enginewright.core.manifests.common import JSON
-from enginewright.core.request import SIGNING_PATH
-from enginewright_builder.contract import SIGNING_SECRET
+from enginewright.core.request import SIGNING_PATH, reads_captures
+from enginewright.core.spec import Spec
+from enginewright_builder.contract import CAPTURE_SECRET, SIGNING_SECRET
 
 VOLUME = "signing-keys"
 READ_BY_OWNER_AND_GROUP = 0o440
 
 
-def signing_secret(namespace: str) -> JSON:
+def signing_secret(namespace: str, name: str = SIGNING_SECRET) -> JSON:
     """Without its key, which no pure function can make. No object owns it: engines of all objects are signed with it,
     and outlive them."""
     return {
@@ -20,7 +21,7 @@ def signing_secret(namespace: str) -> JSON:
         "kind": "Secret",
         "type": "Opaque",
         "metadata": {
-            "name": SIGNING_SECRET,
+            "name": name,
             "namespace": namespace,
             "labels": {labels.NAME: labels.PRODUCT, labels.COMPONENT: labels.COMPONENT_SIGNING,
                        labels.PART_OF: labels.PRODUCT, labels.MANAGED_BY: labels.PRODUCT},
@@ -36,3 +37,23 @@ def signing_volume() -> JSON:
 
 def signing_mount() -> JSON:
     return {"name": VOLUME, "mountPath": SIGNING_PATH, "readOnly": True}
+
+
+def capture_secret(namespace: str) -> JSON:
+    """Of the key that monitors sign captures with: another one, as a serving pod must not be able to sign engines."""
+    return signing_secret(namespace, CAPTURE_SECRET)
+
+
+def capture_key_volume() -> JSON:
+    """Optional, too: a monitor without it captures nothing, and its pod serves."""
+    return {"name": labels.VOLUME_CAPTURE_KEYS, "secret": {
+        "secretName": CAPTURE_SECRET, "defaultMode": READ_BY_OWNER_AND_GROUP, "optional": True}}
+
+
+def capture_key_mount() -> JSON:
+    return {"name": labels.VOLUME_CAPTURE_KEYS, "mountPath": labels.CAPTURE_KEYS_PATH, "readOnly": True}
+
+
+def capture_keys(spec: Spec) -> tuple[tuple[JSON, ...], tuple[JSON, ...]]:
+    """Volumes and mounts of a Job that reads captures; none of one that does not."""
+    return ((capture_key_volume(),), (capture_key_mount(),)) if reads_captures(spec) else ((), ())

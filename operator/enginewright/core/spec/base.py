@@ -10,6 +10,8 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from enginewright_builder.contract import CAPTURED_SCHEME
+
 # Bounded so that the apiserver can estimate what a CEL rule over them costs.
 MAX_NAME = 253
 MAX_OBJECT_NAME = 40  # leaves room for -resolve-<8> and the pod's own suffix in the 63 characters of a label
@@ -58,11 +60,20 @@ def in_bucket(store_uri: str) -> bool:
     return store_uri.startswith(("s3://", "gs://"))
 
 
+# Or requests that the monitors of an OptimisedModel of the namespace captured.
+DATA_URI_PATTERN = rf"{SOURCE_URI_PATTERN}|^{CAPTURED_SCHEME}[a-z]([-a-z0-9]*[a-z0-9])?$"
 SourceUri = Annotated[
     str,
     Field(max_length=MAX_TEXT, pattern=SOURCE_URI_PATTERN),
     Remedy("write pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path, "
            "oci://REGISTRY/REPOSITORY:TAG, https://host/path, or file:///path (a path inside the builder image)"),
+]
+DataUri = Annotated[
+    str,
+    Field(max_length=MAX_TEXT, pattern=DATA_URI_PATTERN),
+    Remedy("write pvc://CLAIM/path, hf://ORG/NAME@REVISION, s3://BUCKET/path, gs://BUCKET/path, "
+           "oci://REGISTRY/REPOSITORY:TAG, https://host/path, file:///path (a path inside the builder image), or "
+           "captured://MODEL (what an OptimisedModel of the namespace captured)"),
 ]
 StoreUri = Annotated[
     str,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from enginewright_builder.contract import SIGNING_SECRET
+from enginewright_builder.contract import CAPTURE_SECRET, SIGNING_SECRET
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ NUMBER = Leaf("a whole number", (int,))
 FLAG = Leaf("true or false", (bool,))
 QUANTITY = Leaf("a quantity", (str, int, float))
 PORT = Leaf("a port", (str, int))
-SECRET = Leaf("a text", (str,), frozenset({SIGNING_SECRET}))
+SECRET = Leaf("a text", (str,), frozenset({SIGNING_SECRET, CAPTURE_SECRET}))
 TEXTS = Items(TEXT)
 
 

@@ -93,9 +93,10 @@ SERVING = Rules(
     reserved_ports={port.name: port.number for server in (TRITON, VLLM) for port in server.ports}
     | {labels.PORT_QUALITY: labels.QUALITY_PORT},
     reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES,
-                      labels.VOLUME_TRUSTED),
+                      labels.VOLUME_CAPTURE_KEYS, labels.VOLUME_TRUSTED),
     reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm", "/engine", "/store",  # noqa: S108  (in the pod)
-                    "/reference", labels.TRACES_PATH, labels.TRUSTED_PATH),
+                    "/reference", labels.TRACES_PATH, labels.TRUSTED_PATH, labels.CAPTURES_PATH,
+                    labels.CAPTURE_KEYS_PATH),
     own_elsewhere={"resources": "spec.serving.resources", "image": "spec.serving.image",
                    "args": "config.serverArgs of the operator's chart"},
 )
@@ -107,10 +108,11 @@ JOBS = Rules(
     sidecars=False,
     # The clients of sources know more variables of these clouds and registries than their documents.
     own_env=(*COMMON_ENV, "HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*"),
-    reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "signing-keys", "tmp",
-                      "shm", "work", "witness", "server-tmp", "server-shm", labels.VOLUME_KEY, labels.VOLUME_TRUSTED),
-    reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys", "/work", "/witness",
-                    labels.KEY_PATH, labels.TRUSTED_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
+    reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "signing-keys",
+                      labels.VOLUME_CAPTURE_KEYS, "tmp", "shm", "work", "witness", "server-tmp", "server-shm",
+                      labels.VOLUME_KEY, labels.VOLUME_TRUSTED),
+    reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys", labels.CAPTURE_KEYS_PATH,
+                    "/work", "/witness", labels.KEY_PATH, labels.TRUSTED_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
     left_out=("topologySpreadConstraints",),
     own_elsewhere={"resources": "spec.engine.resources", "image": "images.builder of the operator's chart",
                    "envFrom": "spec.source.secretRef"},

@@ -12,7 +12,9 @@ from typing import Any
 
 from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.quality import CAPTURES_KEPT
 from enginewright.core.spec.renames import RENAMES, uses
+from enginewright_builder.contract import CAPTURED_SCHEME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,9 @@ _FLEET = (
          message="spec.rollout.autoPromote false does not go with strategy Recreate and spec.placement.classes: "
                  "nothing is proven beside what serves; remove it, or write strategy Canary with maxSurge 0",
          field=".rollout.autoPromote"),
+    Rule(rule="!has(self.placement.classes) || !has(self.quality) || !has(self.quality.capture)",
+         message="spec.quality.capture and spec.placement.classes exclude each other: each class would have captures "
+                 "of its own; remove one of them", field=".quality.capture"),
     # Which class it is only the operator says: of a text made by filter or map the apiserver expects too much cost.
     Rule(rule="!has(self.placement.classes) || self.engine.backend != 'tensorrt' || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
@@ -130,7 +135,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                      "counter of its own that a build can read; write cost, or place the model on whole GPUs",
              field=".objective.minimise"),
         Rule(rule="!has(self.engine.calibration) || !has(self.accuracy.evaluation) || "
-                  "self.engine.calibration.uri != self.accuracy.evaluation.uri",
+                  "self.engine.calibration.uri != self.accuracy.evaluation.uri || "
+                  f"self.engine.calibration.uri.startsWith('{CAPTURED_SCHEME}')",
              message="spec.engine.calibration and spec.accuracy.evaluation are the same data; accuracy must be "
                      "measured on data that did not calibrate the engine", field=".engine.calibration"),
         Rule(rule="!(has(self.accuracy.task) || (has(self.accuracy.groupBy) && self.accuracy.groupBy != '')) || "
@@ -144,6 +150,15 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="!has(self.rollout.analysis.mirror) || !self.rollout.analysis.mirror || has(self.quality)",
              message="spec.rollout.analysis.mirror needs spec.quality, whose monitor samples live requests; add that, "
                      "or remove mirror", field=".rollout.analysis.mirror"),
+        Rule(rule=f"!has(self.accuracy.evaluation) || !self.accuracy.evaluation.uri.startsWith('{CAPTURED_SCHEME}') || "
+                  "!(has(self.accuracy.task) || (has(self.accuracy.groupBy) && self.accuracy.groupBy != ''))",
+             message="spec.accuracy.task and spec.accuracy.groupBy need labels or groups in the evaluation data, and "
+                     "captured requests have inputs alone; remove them, or name other data",
+             field=".accuracy.evaluation"),
+        Rule(rule="!has(self.quality) || !has(self.quality.capture) || !has(self.store) || !has(self.store.uri) || "
+                  "self.store.uri.startsWith('pvc://')",
+             message="spec.quality.capture needs a store on a volume: rights to a bucket cannot be narrowed to a "
+                     "folder; write pvc://CLAIM into spec.store.uri, or remove capture", field=".quality.capture"),
         Rule(rule="!has(self.rollout.requireObjective) || !self.rollout.requireObjective || "
                   "has(self.objective.latency)",
              message="spec.rollout.requireObjective needs spec.objective.latency, which a revision could miss; add "
@@ -266,6 +281,12 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="k is for function topK alone; remove it, or write function topK", field=".k"),
         Rule(rule="has(self.k) || self.function != 'topK'", message="topK needs k; write how many classes, such as 5",
              field=".k"),
+    ),
+    "spec.quality.capture": (
+        Rule(rule="self.retentionSeconds >= self.intervalSeconds && "
+                  f"self.retentionSeconds <= {CAPTURES_KEPT} * self.intervalSeconds",
+             message=f"retentionSeconds must be one to {CAPTURES_KEPT} times intervalSeconds; write a number between "
+                     "these, or another intervalSeconds", field=".retentionSeconds"),
     ),
     "spec.rollout": (
         Rule(rule="self.strategy != 'BlueGreen' || self.maxSurge > 0",

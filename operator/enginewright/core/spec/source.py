@@ -10,6 +10,7 @@ from enginewright.core.spec.base import (
     MAX_NAME,
     MAX_TEXT,
     AccountName,
+    DataUri,
     Digest,
     ObjectName,
     Remedy,
@@ -49,9 +50,11 @@ SignaturePath = Annotated[
 class DataSpec(SpecModel):
     """Data for calibration or evaluation."""
 
-    uri: SourceUri
+    uri: DataUri
     """Where the data is, by the same schemes as the model: .npz with one array for each model input, or .jsonl with
-    {"text": ...} or {"<input>": [...]} on each line."""
+    {"text": ...} or {"<input>": [...]} on each line. captured://MODEL is the newest capture of live requests to an
+    OptimisedModel of the namespace that uses the same store (spec.quality.capture); with a digest, that capture. Where
+    evaluation and calibration name the same, each gets half of its samples."""
     samples: int = Field(default=0, ge=0, le=1_000_000)
     """How many samples to use, taken from the start; 0 means all of them."""
     digest: Digest = ""

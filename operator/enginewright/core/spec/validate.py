@@ -17,13 +17,13 @@ from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
 from enginewright.core.spec.postprocess_rules import postprocess_problems
-from enginewright.core.spec.quality_rules import quality_problems
+from enginewright.core.spec.quality_rules import captured_problems, is_captured, quality_problems
 from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
 from enginewright.core.spec.text_rules import text_problems
-from enginewright_builder.contract import ENERGY, OBJECTIVE_MET, SIGNING_SECRET
+from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
 CPU_PRECISIONS = ("auto", "fp32", "int8")
 CALIBRATED = ("int8", "fp8")
@@ -107,6 +107,8 @@ def _engine(spec: Spec) -> Iterator[Problem]:
 def _data(spec: Spec) -> Iterator[Problem]:
     calibration, evaluation = spec.engine.calibration, spec.accuracy.evaluation
     if calibration is None or evaluation is None:
+        return
+    if is_captured(calibration) and is_captured(evaluation):  # each gets half of the samples
         return
     same_content = calibration.digest and calibration.digest == evaluation.digest
     if calibration.uri.rstrip("/") == evaluation.uri.rstrip("/") or same_content:
@@ -353,13 +355,14 @@ def reach_problems(spec: Spec) -> Iterator[Problem]:
 
 
 def _secrets(spec: Spec) -> Iterator[Problem]:
-    """Anyone who has the Secret that engines are signed with could have any engine served."""
+    """Anyone who has the Secret that engines are signed with could have any engine served; and built on any requests,
+    with that of captures."""
     signature = spec.source.signature
     named = {"spec.source.secretRef": spec.source.secret_ref,
              "spec.store.secretRef": spec.store.secret_ref,
              "spec.source.signature.secretKeyRef": signature.secret_key_ref if signature else None}
     for field, reference in named.items():
-        if reference is not None and reference.name == SIGNING_SECRET:
+        if reference is not None and reference.name in (SIGNING_SECRET, CAPTURE_SECRET):
             yield _problem(f"{field}.name", reference.name, "is reserved for the operator",
                            "name a Secret of your own, or remove it")
 
@@ -367,5 +370,5 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _data, _accuracy, _labels, _objective, _energy, _batching, _placement, _mig,
     _rollout, _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
-    queue_problems,
+    captured_problems, queue_problems,
 )

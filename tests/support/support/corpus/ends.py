@@ -41,6 +41,8 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.autoscaling.source": ("'prometheus'",),
     "spec.autoscaling.prometheus": ("null",),
     "spec.quality": ("null",),
+    "spec.quality.capture.intervalSeconds": ("the most",),
+    "spec.quality.capture.retentionSeconds": ("its default", "the least", "the most", "null"),
 }
 BY_OPERATOR: Mapping[str, tuple[str, ...]] = {
     "spec.source.serviceAccountName": ("253 characters",),

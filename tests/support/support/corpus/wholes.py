@@ -84,6 +84,8 @@ SLICE: Raw = {
     "placement": {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"},
                   "mig": {"profile": "1g.10gb", "strategy": "single", "dra": {"deviceClassName": "mig.nvidia.com"}}},
     "replicas": 3,
+    "quality": {"capture": {"maxSamples": 500, "maxMebibytes": 32, "intervalSeconds": 3600,
+                            "retentionSeconds": 86_400}},
 }
 
 PROMETHEUS: Raw = {

@@ -78,7 +78,8 @@ def _verdict(found: Finding) -> Verdict:
 
 def _for_fingerprint(ctx: PassContext, resolved: ResolvedSource, placement: Placement,
                      runtime: RuntimeRequest) -> EngineResult:
-    request = build_request(ctx.obj.name, ctx.spec, resolved, placement, ctx.config, runtime, rebuild=ctx.rebuild)
+    request = build_request(ctx.obj.name, ctx.spec, resolved, placement, ctx.config, runtime, rebuild=ctx.rebuild,
+                            namespace=ctx.obj.namespace)
     fingerprint = request.fingerprint()
     remembered = ctx.memory.build
     memory = remembered if remembered and remembered.fingerprint == fingerprint else begun(ctx, fingerprint)
