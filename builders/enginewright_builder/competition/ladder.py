@@ -142,7 +142,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
             named = ", ".join(one.name for one in judgement.candidates if one.starved)
             raise TransientError("OutOfMemory", f"{named}: {NO_DEVICE_MEMORY}; and no other candidate may be served",
                                  remedy="build on a GPU or slice with more memory, or lower spec.engine.maxBatchSize")
-        error = _nothing(judgement, summaries, ascent, gate, source.name)
+        error = _nothing(judgement, summaries, ascent, gate, source.name, precision)
         raise without_source(error) if gate.fallback else error
     return _climbed(judgement, summaries, heats, ascent)
 
@@ -227,11 +227,12 @@ def _artifact(winners: Mapping[int, Candidate]) -> Artifact:
 
 
 def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...], ascent: Ascent, gate: Gate,
-             source: str) -> NothingToServeError:
+             source: str, precision: str) -> NothingToServeError:
     if judgement.problem == "NotFasterThanSource":
-        return not_faster_than_source(summaries)
+        return not_faster_than_source(summaries, gate.accuracy, precision)
     if judgement.problem == "BudgetTooSmall":
         skipped = max((ascent.need(one.rung) for one in judgement.candidates if one.skipped), default=0.0)
         missing = (skipped or gate.budget.spent) + ascent.after_seconds
         return budget_too_small(summaries, gate.budget.seconds, gate.budget.spent, missing, source)
-    return accuracy_not_reached(summaries, gate.accuracy, {one.name for one in judgement.candidates if one.wanted})
+    return accuracy_not_reached(summaries, gate.accuracy, {one.name for one in judgement.candidates if one.wanted},
+                                precision)

@@ -10,6 +10,7 @@ from enginewright_builder.engines.base import Rung
 from enginewright_builder.errors import UserError
 
 _BUDGET_FIELD = "spec.engine.buildBudgetSeconds"
+_CALIBRATION = "spec.engine.calibration"
 _ALLOW = "; or write spec.engine.fallback: source to serve the source model itself"
 
 
@@ -36,32 +37,36 @@ def without_source(error: NothingToServeError) -> NothingToServeError:
         remedy=error.remedy.removesuffix(_ALLOW))
 
 
-def not_faster_than_source(summaries: tuple[CandidateSummary, ...]) -> NothingToServeError:
+def not_faster_than_source(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest,
+                           precision: str) -> NothingToServeError:
+    """``precision`` is the one that was asked for."""
+    refused = any(one.verdict == "AccuracyRefused" for one in summaries)
+    more = (f"raise spec.accuracy.maxLoss from {accuracy.tolerance:g}, which refused candidates",) if refused else ()
     return NothingToServeError(
-        "NotFasterThanSource", f"no candidate is faster than the source model as it is{_offer(summaries)}", summaries,
-        field="spec.engine", value="", remedy="allow more precisions (spec.engine.precision: auto), or build on other "
-                                              f"hardware{_ALLOW}")
+        "NotFasterThanSource", f"no candidate that passes is faster than the source model as it is{_offer(summaries)}",
+        summaries, field="spec.engine", value="",
+        remedy=_one_of(*more, *_more_candidates(summaries, precision), "build on other hardware"))
 
 
 def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest,
-                         asked_for: Collection[str]) -> NothingToServeError:
-    """``asked_for`` names those of the candidates that were not tried only to be offered."""
+                         asked_for: Collection[str], precision: str) -> NothingToServeError:
+    """``asked_for`` names those of the candidates that were not tried only to be offered; ``precision`` is the one that
+    was asked for."""
     measured = [one for one in summaries if one.name in asked_for and one.accuracy_low is not None]
     best = max(measured, key=lambda one: one.accuracy_low or 0.0, default=None)
     figures = (f"the closest is {best.name} with {accuracy.metric} {best.accuracy:.4f} "
                f"(lower bound {best.accuracy_low:.4f})" if best else "none could be measured")
     if best is not None and (best.accuracy_low or 0.0) >= 1 - accuracy.tolerance:
-        return _lost_elsewhere(summaries, best, accuracy)
+        return _lost_elsewhere(summaries, best, accuracy, precision)
     return NothingToServeError(
         "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {1 - accuracy.tolerance:.4g}: "
                               f"{figures}{_offer(summaries)}", summaries,
         field="spec.accuracy.maxLoss", value=accuracy.tolerance,
-        remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give more evaluation "
-               f"samples{_ALLOW}")
+        remedy=_one_of("raise it", *_more_candidates(summaries, precision), "give more evaluation samples"))
 
 
-def _lost_elsewhere(summaries: tuple[CandidateSummary, ...], best: CandidateSummary, accuracy: AccuracyRequest
-                    ) -> NothingToServeError:
+def _lost_elsewhere(summaries: tuple[CandidateSummary, ...], best: CandidateSummary, accuracy: AccuracyRequest,
+                    precision: str) -> NothingToServeError:
     """Where agreement over all samples is as asked, and a guard, the labels or a group are not."""
     task = best.task
     on_labels = accuracy.task is not None and task is not None and task.loss_high > task.max_loss
@@ -71,8 +76,20 @@ def _lost_elsewhere(summaries: tuple[CandidateSummary, ...], best: CandidateSumm
         "AccuracyNotReached", f"no candidate asked for passes: {best.name} has {accuracy.metric} {best.accuracy:.4f} "
                               f"over all samples, but {_plain(best.reason)}{_offer(summaries)}", summaries,
         field=field, value=value,
-        remedy="raise the tolerance, allow more precisions (spec.engine.precision: auto), or give calibration and "
-               f"evaluation samples of what it fails at{_ALLOW}")
+        remedy=_one_of("raise it", *_more_candidates(summaries, precision),
+                       "give calibration and evaluation samples of what it fails at"))
+
+
+def _more_candidates(summaries: Sequence[CandidateSummary], precision: str) -> tuple[str, ...]:
+    """What would let others compete."""
+    without_data = any(one.verdict == "Skipped" and _CALIBRATION in one.reason for one in summaries)
+    narrow = precision not in ("", "auto")
+    return (*((f"give {_CALIBRATION}, which 8-bit candidates need",) if without_data else ()),
+            *(("allow more precisions (spec.engine.precision: auto)",) if narrow else ()))
+
+
+def _one_of(*remedies: str) -> str:
+    return ", or ".join((", ".join(remedies[:-1]), remedies[-1]) if len(remedies) > 1 else remedies) + _ALLOW
 
 
 def _plain(reason: str) -> str:

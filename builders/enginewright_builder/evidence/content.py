@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from enginewright_builder.accuracy.groups import reported, summary
-from enginewright_builder.contract import AccuracyRequest, BuildRequest, DeviceRequest, EngineRequest, Outcome
+from enginewright_builder.contract import AccuracyRequest, BuildRequest, DeviceRequest, EngineRequest, Outcome, dumps
 from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.hand_over import HandOver
 from enginewright_builder.pod import fits
@@ -87,7 +87,7 @@ def command(request: BuildRequest) -> str:
     """The same build by hand. Options at their defaults are left out."""
     engine, accuracy = request.engine, request.accuracy
     options = {
-        "--model": request.source.uri,
+        "--model": request.source.uri, "--interface": dumps(request.interface) if request.interface else "",
         "--evaluation": accuracy.evaluation.uri if accuracy.evaluation else "",
         "--calibration": engine.calibration.uri if engine.calibration else "",
         "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", **_beside(accuracy),

@@ -108,8 +108,10 @@ def test_a_model_is_named_after_its_source(source: str, name: str, tmp_path: Pat
 
 def test_the_reports_command_asks_for_the_same_build(tmp_path: Path) -> None:
     options = parse_by_hand(["--model", "s3://models/net", "--output", str(tmp_path), "--backend", "onnxruntime",
-                             "--budget-seconds", "77", "--max-batch-size", "4", "--precision", "fp32"])
+                             "--budget-seconds", "77", "--max-batch-size", "4", "--precision", "fp32", "--interface",
+                             '{"inputs": [{"name": "text", "dtype": "string", "preprocess": {"from_source": true}}]}'])
     request = hand_request(options, tmp_path)
+    assert request.interface is not None
     told = shlex.split(command(request))
     assert told[0] == "enginewright-build"
     again = hand_request(parse_by_hand([*told[1:-1], str(tmp_path)]), tmp_path)

@@ -21,6 +21,8 @@ from support.nodes import node, pod
 CONFIG = OperatorConfig(require_mig_config_state=False)
 ONE = {"nvidia.com/mig-1g.10gb": 1}
 SMALL = {"mig-1g.10gb": 7}
+NO_GPUS = ("No node that it may run on has GPUs that are known (label nvidia.com/gpu.product): install NVIDIA's GPU "
+           "operator, or let spec.placement name nodes that have GPUs, or accelerator: cpu.")
 PROPOSAL = "This is a proposal, not carried out by the operator; enginewright plan prints it for the MIG manager."
 
 
@@ -96,11 +98,10 @@ def closed(name: str) -> dict[str, Any]:
                  "It needs 3g.40gb of NVIDIA-H100-80GB-HBM3, and the nodes that it may run on have NVIDIA-L4.",
                  id="other hardware"),
     pytest.param(placed("3g.40gb"), [node("a", "")],
-                 "No node that it may run on has GPUs that are known (label nvidia.com/gpu.product).",
+                 NO_GPUS,
                  id="no hardware"),
     pytest.param(placed("3g.40gb"), [node("a", H100, count=1, gpu=2), closed("c")],
-                 "No node that it may run on has GPUs that are known (label nvidia.com/gpu.product). Not counted: node "
-                 "c (cordoned).", id="senseless and closed"),
+                 f"{NO_GPUS} Not counted: node c (cordoned).", id="senseless and closed"),
     pytest.param(placed("3g.40gb"), [node("a", f"{H100}-MIG-3g.40gb", count=2, gpu=2)],
                  "What it needs is free on node a, whose labels are not those asked for: another MIG strategy, or a "
                  "layout that is not finished.", id="another strategy"),

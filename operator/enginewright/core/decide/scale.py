@@ -82,8 +82,9 @@ def replicas(ctx: PassContext) -> ScaleResult:
         )
     if ctx.spec.autoscaling is None:
         wanted = 1 if ctx.spec.replicas is None else ctx.spec.replicas
-        return ScaleResult(wanted=wanted,
-                           finding=yes(Reason.MANUAL, f"{count(wanted, 'replica')}, as spec.replicas says."))
+        why = "as there is neither spec.replicas nor spec.autoscaling" if ctx.spec.replicas is None else (
+            "as spec.replicas says")
+        return ScaleResult(wanted=wanted, finding=yes(Reason.MANUAL, f"{count(wanted, 'replica')}, {why}."))
     limits = limits_of(ctx.spec.autoscaling, holds=ctx.observed.holds, now=ctx.now, price=_price_of(ctx, stable))
     if stable is None:
         found = _first(ctx, _wished(ctx, limits), watch=bool(ctx.serving.alive))

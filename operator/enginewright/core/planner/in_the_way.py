@@ -41,7 +41,8 @@ def _reason(there: Site, replicas: int) -> str:
     if any(left >= there.need for left in free.values()):
         return f"Devices do not stand in the way: free are {_free(free, there.resource)}."
     if not there.gpus:
-        return "No node that it may run on has GPUs that are known (label nvidia.com/gpu.product)."
+        return ("No node that it may run on has GPUs that are known (label nvidia.com/gpu.product): install NVIDIA's "
+                "GPU operator, or let spec.placement name nodes that have GPUs, or accelerator: cpu.")
     made = plan([there.demand(replicas)], there.gpus)
     if made.seats:
         nodes = _list(sorted({seat.node for seat in made.seats}))
