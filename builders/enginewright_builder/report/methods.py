@@ -85,7 +85,8 @@ def _performance(report: BuildReport) -> Iterator[tuple[str, str, str]]:
         yield ("roofline", "Roofline", "It was not measured in this build.")
     yield ("cost", "Cost", (
         "The seconds of one replica's device for a million inferences, at the largest throughput that kept the latency "
-        "objective."))
+        "objective." if report.objective.latency_ms else
+        "The seconds of one replica's device for a million inferences, at the throughput of the shipped setting."))
     meter = performance.use.meter if performance.use else ""
     yield ("energy", "Energy", (
         f"{METERS.get(meter, 'A counter of the device')}, at both ends of a window under the shipped load."

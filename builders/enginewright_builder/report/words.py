@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enginewright_builder.accuracy.task_rules import RELATIVE
-from enginewright_builder.contract import CandidateSummary, requests_needed
+from enginewright_builder.contract import CandidateSummary, ObjectiveRequest, requests_needed
 from enginewright_builder.load.result import TAIL
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
@@ -162,14 +162,14 @@ def full_name(name: str) -> str:
     return " ".join(filter(None, (engine_name(backend, precision), *rest)))
 
 
-def cost_sentence(performance: Performance) -> str:
+def cost_sentence(performance: Performance, objective: ObjectiveRequest) -> str:
     spent = performance.device_seconds_per_million
     if spent is None:
         return "No configuration kept the latency objective, so a million inferences within it have no price."
     hours = f"{spent / 3600:.2f} hours" if spent >= 360 else f"{spent:.0f} seconds"
     rate = per_second(performance.throughput_at_objective)
-    return (f"A million inferences take {hours} of one replica's device, at the {rate} that it sustains within the "
-            "objective.")
+    where = "within the objective" if objective.latency_ms else "at the shipped load"
+    return f"A million inferences take {hours} of one replica's device, at the {rate} that it sustains {where}."
 
 
 def energy_sentence(performance: Performance) -> str:
