@@ -67,11 +67,19 @@ def demonstrate() -> None:
     finally:
         summary.write(OUTPUT / "summary.json")
     summary.show(console)
-    console.print(f"report  {OUTPUT / 'report.html'}\nfigures {OUTPUT / 'summary.json'}\n"
-                  f"look    KUBECONFIG={kube.kubeconfig} {kube.kubectl} get om -n {NAMESPACE}")
+    console.print(f"report  {OUTPUT / 'report.html'}\nfigures {OUTPUT / 'summary.json'}\n{next_steps()}")
     if summary.failed_requests or not summary.ready:
         raise StepError(f"{summary.failed_requests} requests failed: "
                         + "; ".join(f"{load}: {message}" for load, message in summary.errors.items()))
+
+
+def next_steps() -> str:
+    """What to paste into a shell in the repository's root, and where to read on."""
+    chosen = f"CLUSTER={found} " if (found := os.environ.get("CLUSTER")) else ""
+    return (f'look    eval "$({chosen}hack/cluster/cluster env)"  # KUBECONFIG, kubectl and helm\n'
+            f'        export PATH="{Path(sys.prefix) / "bin"}:$PATH"  # kubectl optimisedmodel\n'
+            f"        kubectl optimisedmodel explain {MODEL} -n {NAMESPACE}\n"
+            "next    docs/tutorial.md")
 
 
 def say(text: str) -> None:
@@ -134,7 +142,8 @@ def build_and_wait(kube: Kube, summary: Summary) -> None:
     accuracy = model["spec"]["accuracy"]
     summary.accuracy = {"metric": accuracy["metric"], "value": engine["accuracy"], "tolerance": accuracy["maxLoss"]}
     for candidate in status.get("candidates", []):
-        console.print(f"  {candidate['backend']} {candidate['precision']:<13} {candidate['verdict']:<16} "
+        name = candidate.get("name", f"{candidate['backend']} {candidate['precision']}")
+        console.print(f"  {name:<36} {candidate['verdict']:<16} "
                       f"{candidate.get('reason', '')}")
     console.print(kube("get", "om", "-n", NAMESPACE).rstrip())
 
