@@ -6,6 +6,7 @@ after, so both specs go through the operator's own functions with settings that 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,13 +17,12 @@ from enginewright.core.manifests import revision_name
 from enginewright.core.placement import place
 from enginewright.core.problems import Problem
 from enginewright.core.request import build_request, server_image, source_key
-from enginewright.core.spec import Spec, parse_spec, validate
+from enginewright.core.spec import DataSpec, SourceSpec, Spec, parse_spec, validate
 from enginewright.core.spec.fleet import classes_of, member_spec
 from enginewright_builder.contract import ResolvedSource, RuntimeRequest
 
 NOTHING: Final = "nothing changes"
 NEW: Final = "it is new: the operator reads the source, builds an engine unless the store has it, and serves it"
-_STANDS_FOR_ITSELF: Final = ResolvedSource(digest=f"sha256:{'0' * 64}", format="onnx", size_bytes=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ def _effect(before: Spec, after: Spec) -> str:
     rolled_out = f"rolled out by {after.rollout.strategy}"
     if source_key(before) != source_key(after):
         return ("the operator reads the source and its data again; if their content has changed, it builds another "
-                f"engine unless the store has it, and {rolled_out}")
+                f"engine unless the store has it, and rolls it out by {after.rollout.strategy}")
     engines, revisions = zip(*(_identities(spec) for spec in (before, after)), strict=True)
     if engines[0] != engines[1]:
         return f"another engine: built unless the store has it, then {rolled_out}"
@@ -97,12 +97,24 @@ def _identities(spec: Spec) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _identity(spec: Spec) -> tuple[str, str]:
     config = OperatorConfig()
-    placement = place(spec, _STANDS_FOR_ITSELF.size_bytes, config)
+    resolved = _unread(spec)
+    placement = place(spec, resolved.size_bytes, config)
     if isinstance(placement, Problem):
         return str(placement), ""
     runtime = RuntimeRequest(server_image=server_image(spec, config))
-    fingerprint = build_request("model", spec, _STANDS_FOR_ITSELF, placement, config, runtime).fingerprint()
+    fingerprint = build_request("model", spec, resolved, placement, config, runtime).fingerprint()
     return fingerprint, revision_name(fingerprint, spec, placement, config)
+
+
+def _unread(spec: Spec) -> ResolvedSource:
+    """The source and its data, which only the operator reads: a URI is digested in place of the content."""
+    return ResolvedSource(digest=_digest(spec.source), format="onnx", size_bytes=0,
+                          evaluation_digest=_digest(spec.accuracy.evaluation),
+                          calibration_digest=_digest(spec.engine.calibration))
+
+
+def _digest(of: SourceSpec | DataSpec | None) -> str:
+    return f"sha256:{hashlib.sha256(of.uri.encode()).hexdigest()}" if of else ""
 
 
 def _plain(spec: Spec) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """The verbs of ``kubectl optimisedmodel``.
 
 Exit codes: 0 done (``explain``: Ready, ``diff``: nothing changes), 1 not Ready, refused, or something changes, 2 wrong
-usage, 3 the cluster could not be asked.
+usage, 3 the cluster could not be asked, 70 a defect of the plugin.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from enginewright.plugin.wishes import WishError
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_UNREACHABLE: Final = 3
+EXIT_DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h
 EXIT_PIPE: Final = 141  # as a shell tells it of a program that SIGPIPE ended
 
 
@@ -119,6 +120,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # who read has seen enough, as head does; Python flushes once more when it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_PIPE
+    except Exception as error:
+        if sys.flags.dev_mode:
+            raise
+        print(f"error: a defect of kubectl optimisedmodel {__version__}; please report it, with what the same command "
+              f"prints with PYTHONDEVMODE=1: {type(error).__name__}: {error}", file=sys.stderr)
+        return EXIT_DEFECT
     return code
 
 

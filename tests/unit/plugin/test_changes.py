@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from enginewright.plugin.changes import NOTHING, difference, lines, plain
 from support.cluster import SPEC
+
+ROOT = Path(__file__).resolve().parents[3]
+READ_AGAIN = ("the operator reads the source and its data again; if their content has changed, it builds another "
+              "engine unless the store has it, and rolls it out by Canary")
 
 
 def manifest(**spec: Any) -> dict[str, Any]:
@@ -45,9 +51,22 @@ def test_of_a_fleet_each_class_counts(changed: dict[str, Any], effect: str) -> N
     assert difference(before, after).effect == effect
 
 
+@pytest.mark.parametrize(("section", "changed", "effect"), [
+    ("autoscaling", {"maxReplicas": 5}, "no build and no new revision: it takes effect at once"),
+    ("accuracy", {"maxLoss": 0.05}, "another engine: built unless the store has it, then rolled out by Canary"),
+    ("accuracy", {"evaluation": {"uri": "pvc://models/other.jsonl"}}, READ_AGAIN),
+    ("engine", {"calibration": {"uri": "pvc://models/other.jsonl"}}, READ_AGAIN),
+])
+def test_of_a_model_that_names_its_data(section: str, changed: dict[str, Any], effect: str) -> None:
+    """Their digests are found by the operator: the manifest has none."""
+    before = yaml.safe_load((ROOT / "hack/demo/minilm.yaml").read_text())
+    after = copy.deepcopy(before)
+    after["spec"][section] |= changed
+    assert difference(before, after).effect == effect
+
+
 def test_another_source_is_read_again() -> None:
-    told = difference(manifest(), manifest(source={"uri": "pvc://models/other"}))
-    assert told.effect.startswith("the operator reads the source and its data again; if their content has changed, ")
+    assert difference(manifest(), manifest(source={"uri": "pvc://models/other"})).effect == READ_AGAIN
 
 
 def test_changes_are_named_with_defaults_filled_in() -> None:

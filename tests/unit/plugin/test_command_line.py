@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.plugin.main import parse
+from enginewright.plugin import main as command_line
+from enginewright.plugin.main import main, parse
 
 
 @pytest.mark.parametrize("verb", ["rollback", "promote"])
@@ -52,3 +53,14 @@ def test_who_stops_reading_gets_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_defect_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def defect(_: object) -> int:
+        raise KeyError("spec")
+
+    monkeypatch.setattr(command_line, "check_files", defect)
+    assert main(["validate", "model.yaml"]) == 70
+    told = capsys.readouterr().err
+    assert told.startswith("error: a defect of kubectl optimisedmodel ")
+    assert told.endswith("PYTHONDEVMODE=1: KeyError: 'spec'\n")
