@@ -51,6 +51,9 @@ async def test_the_way_of_a_model(operator: Operator, models: Models, kubelet: F
     back = await plugin("rollback", "minilm")
     assert back.stdout == f"minilm goes back to revision {first}, without a build\n"
     await models.wait("Ready", "False", "Pinned")
+    watched = await plugin("watch", "minilm")
+    assert watched.returncode == 0, watched.stderr
+    assert "kubectl optimisedmodel rollback minilm --release" in watched.stdout.splitlines()[-1]
     released = await plugin("rollback", "minilm", "--release")
     assert released.stdout == "minilm follows its spec again\n"
     said = json.loads((await plugin("explain", "minilm", "-o", "json")).stdout)

@@ -42,7 +42,8 @@ async def explain(client: KubeClient, options: argparse.Namespace) -> int:
 
 
 async def watch(client: KubeClient, options: argparse.Namespace) -> int:
-    """Until it is Ready, or the user stops it. In a pipe each new explanation is printed once."""
+    """Until it is Ready, or is back where a rollback asked for, or the user stops it. In a pipe each new explanation is
+    printed once."""
     console, last = Console(), ""
     with Live(console=console, auto_refresh=False) if console.is_terminal else contextlib.nullcontext() as picture:
         while True:
@@ -52,12 +53,13 @@ async def watch(client: KubeClient, options: argparse.Namespace) -> int:
                 await asyncio.sleep(WATCH_SECONDS)
                 continue
             now = datetime.now(UTC)
+            said, held = explained(obj, now), wishes.is_held(obj)
             if picture:
                 picture.update(screen.live(obj, now), refresh=True)
-            elif (said := explained(obj, now)).headline != last:
+            elif said.headline != last:
                 last = said.headline
-                print(f"{now:%H:%M:%S} {last}", flush=True)
-            if _ready(obj):
+                print(f"{now:%H:%M:%S} {last}", *(said.next if held else ()), sep="\n", flush=True)
+            if held or _ready(obj):
                 return 0
             await asyncio.sleep(WATCH_SECONDS)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
+from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RevisionStatus, Status, read_status
 from enginewright.core.way_back import way_back
 
@@ -77,6 +78,15 @@ def serving(obj: Mapping[str, Any], revision: str = "") -> str:
     return chosen[0]
 
 
+def is_held(obj: Mapping[str, Any]) -> bool:
+    """Whether the way back that :func:`roll_back` asks for is done: Ready stays False until :func:`release`."""
+    _, status = _read(obj)
+    asked = (obj["metadata"].get("annotations") or {}).get(labels.ROLLBACK_TO)
+    ready = next((entry for entry in status.conditions if entry.type == Condition.READY), None)
+    return (ready is not None and ready.reason == Reason.PINNED and status.pin is not None
+            and status.pin.revision == asked and status.observed_generation == obj["metadata"].get("generation"))
+
+
 def release(obj: Mapping[str, Any]) -> tuple[Annotations, str]:
     name, _ = _read(obj)
     if labels.ROLLBACK_TO not in (obj["metadata"].get("annotations") or {}):
@@ -127,6 +137,8 @@ def _best(name: str, status: Status) -> RevisionStatus:
     if others := [entry for entry in _kept(status) if entry.outcome != "Serving"]:
         raise WishError(f"{name} keeps no earlier revision that was not given up and whose engine has not drifted; "
                         f"name one to go there nonetheless: {_names(others)}")
+    if not _kept(status):
+        raise WishError(f"no revision of {name} has served yet, so there is none to go back to")
     raise WishError(f"{name} keeps no earlier revision to go back to (spec.revisionHistoryLimit)")
 
 

@@ -240,13 +240,17 @@ def test_going_back_and_forth() -> None:
     new = cluster.revision
     annotations, sentence = wishes.roll_back(seen(cluster))
     cluster.annotations |= {key: value for key, value in annotations.items() if value}
+    assert not wishes.is_held(seen(cluster)), "the operator has not looked yet"
     cluster.settle()
     old = cluster.revision
     assert old != new
     assert old in sentence
+    assert wishes.is_held(seen(cluster))
     assert any("rollback minilm --release" in line for line in told(cluster).next)
     assert wishes.release(seen(cluster))[0] == {labels.ROLLBACK_TO: None}
     assert wishes.roll_back(seen(cluster), new[:4])[0] == {labels.ROLLBACK_TO: new}
+    del cluster.annotations[labels.ROLLBACK_TO]
+    assert not wishes.is_held(seen(cluster)), "what status says is of before"
 
 
 @pytest.mark.parametrize(("wish", "message"), [
@@ -259,6 +263,13 @@ def test_going_back_and_forth() -> None:
 def test_what_makes_no_sense_is_refused(wish: Callable[[dict[str, Any]], Any], message: str) -> None:
     with pytest.raises(wishes.WishError, match=message):
         wish(seen(serving()))
+
+
+def test_one_that_never_served_has_nothing_to_go_back_to() -> None:
+    cluster = Cluster()
+    cluster.operate()
+    with pytest.raises(wishes.WishError, match="no revision of minilm has served yet, so there is none to go back to"):
+        wishes.roll_back(seen(cluster))
 
 
 def test_another_revision_than_the_candidate_is_not_promoted() -> None:
