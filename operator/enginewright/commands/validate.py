@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from enginewright.core.labels import API_VERSION, KIND
+from enginewright.core.labels import API_VERSION, GROUP, KIND
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec, parse_spec, validate, validate_name
 from enginewright.core.spec.cautions import Caution, cautions
@@ -51,6 +52,8 @@ def models_in(files: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
     for path in files:
         try:
             documents = list(_documents(path))
+        except FileNotFoundError as error:
+            raise FileError(f"{path} does not exist") from error
         except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError for dates that no calendar has
             raise FileError(f"{path}: {error}") from error
         for document in documents:
@@ -61,10 +64,17 @@ def models_in(files: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    """Raises :class:`FileError` for what is nearly one of ours, beside what reading raises."""
     text = sys.stdin.read() if str(path) == "-" else path.read_text()
     for document in yaml.safe_load_all(text):
-        if isinstance(document, dict) and document.get("kind") == KIND:
+        if not isinstance(document, dict):
+            continue
+        version, kind = (str(document.get(name, "")) for name in ("apiVersion", "kind"))
+        if kind == KIND and version in (API_VERSION, ""):
             yield document
+        elif version.startswith(f"{GROUP}/") or difflib.get_close_matches(kind.lower(), [KIND.lower()], cutoff=0.8):
+            raise FileError(f"{path}: has apiVersion: {version}, kind: {kind}; write apiVersion: {API_VERSION}, "
+                            f"kind: {KIND}")
 
 
 def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem], Sequence[Caution]]:

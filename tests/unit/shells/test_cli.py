@@ -92,9 +92,27 @@ def test_a_file_without_an_object(capsys: pytest.CaptureFixture[str], manifest: 
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, _, err = run(capsys, "validate", str(tmp_path / "none.yaml"))
-    assert code == 2
-    assert "No such file" in err
+    missing = tmp_path / "none.yaml"
+    assert run(capsys, "validate", str(missing)) == (2, "", f"{missing} does not exist\n")
+
+
+@pytest.mark.parametrize(("version", "kind"), [
+    ("enginewright.io/v1", "OptimisedModel"), ("enginewright.io/v1", "OptimizedModel"),
+    ("enginewright.io/v1alpha1", "Model"), ("v1", "optimisedModels"),
+])
+def test_what_is_nearly_one_of_ours(capsys: pytest.CaptureFixture[str], manifest: Path, version: str, kind: str
+                                    ) -> None:
+    manifest.write_text(f"apiVersion: {version}\nkind: {kind}\n")
+    assert run(capsys, "validate", str(manifest)) == (
+        2, "", f"{manifest}: has apiVersion: {version}, kind: {kind}; write apiVersion: enginewright.io/v1alpha1, "
+               "kind: OptimisedModel\n")
+
+
+def test_data_without_its_field(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
+    manifest.write_text(GOOD.replace('{uri: "pvc://models/evaluation.jsonl"}', '"pvc://models/evaluation.jsonl"'))
+    code, out, _ = run(capsys, "validate", str(manifest))
+    assert (code, out.splitlines()[1:]) == (1, [
+        '  spec.accuracy.evaluation: is not an object (got "pvc://models/evaluation.jsonl"); write {uri: pvc://…}'])
 
 
 def test_the_operator_does_not_start_with_settings_that_it_does_not_understand(

@@ -135,6 +135,8 @@ def _remedy(path: Location, detail: ErrorDetails) -> str:
     lengths = [f"{words} {_limit(key, detail)}" for key, words in _LENGTHS.items() if key in context]
     if lengths:
         return f"write {' and '.join(lengths)}"
+    if kind == "model_type" and (model := model_at(Spec, path)) and "uri" in fields_of(model):
+        return "write {uri: pvc://…}"
     return _BY_TYPE.get(kind.split("_")[0], "see kubectl explain om." + _dotted(_names(path)))
 
 
