@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     what = "Shows why a model is in its state, and what to do next."
     top = argparse.ArgumentParser(prog="kubectl optimisedmodel", description=what)
     top.add_argument("--version", action="version", version=__version__)
-    verbs = top.add_subparsers(required=True, metavar="COMMAND")
+    verbs = top.add_subparsers(dest="verb", metavar="COMMAND")
     said = _verb(verbs, "explain", "show why it is in this state, and what to do next", does.explain)
     said.add_argument("-o", "--output", choices=("text", "json", "yaml"), default="text")
     _verb(verbs, "watch", "follow builds, rollouts and the queue until it is Ready", does.watch)
@@ -131,6 +131,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str] | None) -> int:
     options = parse(arguments)
+    if not options.verb:  # as kubectl does
+        parser().print_help()
+        return 0
     if hasattr(options, "offline"):
         return int(options.offline(options))
     try:

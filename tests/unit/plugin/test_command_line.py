@@ -64,3 +64,9 @@ def test_a_defect_is_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     told = capsys.readouterr().err
     assert told.startswith("error: a defect of kubectl optimisedmodel ")
     assert told.endswith("PYTHONDEVMODE=1: KeyError: 'spec'\n")
+
+
+def test_without_a_verb_it_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    told = capsys.readouterr().out
+    assert all(f"    {verb} " in told for verb in ("explain", "watch", "rollback", "diff", "validate"))
