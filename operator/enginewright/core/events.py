@@ -48,7 +48,10 @@ QUIET = frozenset(
 # Not True, yet nothing is wrong.
 UNDER_WAY = frozenset(
     {
+        Reason.SUSPENDED,
         Reason.RESOLVING,
+        Reason.WAITING_FOR_ENGINE,
+        Reason.BUILD_PENDING,
         Reason.BUILDING,
         Reason.WAITING_FOR_QUEUE,
         Reason.PROGRESSING,

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from enginewright.core.build_steps import in_words
 from enginewright.core.conditions import find
 from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read_status
@@ -74,6 +75,6 @@ def live(obj: Mapping[str, Any], now: datetime) -> RenderableType:
     status = read_status(obj.get("status"))
     build, built = status.build, find((obj.get("status") or {}).get("conditions"), Condition.ENGINE_BUILT)
     if build and build.percent is not None and built.get("status") != "True":
-        parts += [Text(f"\nBuild: {build.step or 'begins'}, {build.percent} %"),
+        parts += [Text(f"\nBuild: {in_words(build.step or 'begins')}, {build.percent} %"),
                   ProgressBar(total=100, completed=build.percent, width=60)]
     return Group(*parts)

@@ -10,6 +10,7 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
+from enginewright.core.events import UNDER_WAY
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import ClassStatus, EngineStatus, ServerStatus, Status, read_status
 from enginewright.core.way_back import way_back
@@ -132,9 +133,14 @@ def _way(raw: Mapping[str, Any], now: datetime) -> tuple[str, ...]:
     for kind in WAY:
         entry = find(raw.get("conditions"), kind)
         if entry:
-            lines.append(f"{MARKS.get(str(entry.get('status')), '?')} {kind} {entry.get('reason')}"
-                         f"{_since(entry, now)}: {entry.get('message')}")
+            lines.append(f"{_mark(entry)} {kind} {entry.get('reason')}{_since(entry, now)}: {entry.get('message')}")
     return tuple(lines)
+
+
+def _mark(entry: Mapping[str, Any]) -> str:
+    """Of what is under way the one for what is not known yet: nothing has failed."""
+    status = str(entry.get("status"))
+    return MARKS.get("Unknown" if status == "False" and entry.get("reason") in UNDER_WAY else status, "?")
 
 
 def _since(entry: Mapping[str, Any], now: datetime) -> str:

@@ -32,7 +32,7 @@ def rebuilt(*, spec: dict[str, Any] | None = None, config: OperatorConfig = BEFO
 
 @pytest.mark.parametrize(("spec", "config", "edit", "says"), [
     ({}, OperatorConfig(images=Images(builder="builder:1", server="server:2")), {},
-     "server image server:1 → server:2. ladder (30 %)"),
+     "server image server:1 → server:2. trying candidates (30 %)"),
     ({}, BEFORE, {"serving": {"image": "tritonserver:25.09"}}, "server image server:1 → tritonserver:25.09."),
     ({}, OperatorConfig(images=Images(builder="builder:2", server="server:1")), {},
      "builder image builder:1 → builder:2."),

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from enginewright.core import labels
+from enginewright.core import build_steps, labels
 from enginewright.plugin import screen, wishes
 from enginewright.plugin.words import Explanation, age, explain
+from enginewright_builder.progress import STEPS
 from support.cluster import SPEC, Cluster, built, refused
 from support.fleet_cluster import FleetCluster
 
@@ -170,7 +171,25 @@ def test_one_that_is_built() -> None:
     cluster.operate()
     said = told(cluster)
     assert said.headline.startswith("minilm does not serve: ")
-    assert any("EngineBuilt" in line and line[0] != "✓" for line in said.way)
+    assert [line[:13] for line in said.way if "EngineBuilt" in line] == ["… EngineBuilt"], "it waits for its pod"
+    cluster.progress("ladder", 0.3)
+    cluster.operate()
+    (line,) = (line for line in told(cluster).way if "EngineBuilt" in line)
+    assert line.startswith("… EngineBuilt Building")
+    assert ": trying candidates (30 %); follow with kubectl logs " in line
+
+
+def test_each_step_of_a_build_has_words() -> None:
+    assert build_steps.WORDS.keys() == STEPS.keys()
+    assert build_steps.in_words("a-step-of-tomorrow") == "a-step-of-tomorrow"
+
+
+def test_a_rollout_under_way_has_not_failed() -> None:
+    cluster = serving(autoPromote=False)
+    cluster.edit(**NEW)
+    cluster.settle()
+    (line,) = (line for line in told(cluster).way if "RolloutComplete" in line)
+    assert line.startswith("… RolloutComplete WaitingForPromotion")
 
 
 def test_a_rebuild_that_failed_leaves_the_old_engine_serving() -> None:
@@ -182,6 +201,7 @@ def test_a_rebuild_that_failed_leaves_the_old_engine_serving() -> None:
     said = told(cluster)
     assert said.headline.startswith("minilm still serves the last proven engine: ")
     assert "int8 is off" in said.headline
+    assert any(line.startswith("✗ EngineBuilt AccuracyNotReached") for line in said.way)
     (line,) = said.next
     assert "optimisedmodel retry minilm" in line
 

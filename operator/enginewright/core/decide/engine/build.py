@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enginewright.core import labels
 from enginewright.core.access import store_access
 from enginewright.core.applying import claim as device_claim
+from enginewright.core.build_steps import in_words
 from enginewright.core.commands import RETRY_HINT, kubectl
 from enginewright.core.conditions import Finding, no, yes
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
@@ -243,12 +244,13 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
     if memory.step == progress.step and memory.percent is not None:
         percent = memory.percent
     memory = memory.model_copy(update={"step": progress.step, "percent": percent})
+    where = f"{in_words(progress.step)} ({percent} %)"
     if ended := pod_end(job.pods, TOO_SLOW, build.namespace):
         return build.says(
-            Reason.BUILD_RETRYING, f"{ended.message} Another pod builds again: {progress.step} ({percent} %).", memory
+            Reason.BUILD_RETRYING, f"{ended.message} Another pod builds again: {where}.", memory
         )
     follow = kubectl(f"logs -f job/{job.name}{_container(build, progress)}", build.namespace)
-    return build.says(Reason.BUILDING, f"{progress.step} ({percent} %); follow with {follow}.", memory)
+    return build.says(Reason.BUILDING, f"{where}; follow with {follow}.", memory)
 
 
 def _container(build: _Build, progress: Progress) -> str:
