@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shlex
 from collections.abc import Mapping
 from importlib import metadata
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from enginewright_builder.accuracy.groups import reported, summary
-from enginewright_builder.contract import AccuracyRequest, BuildRequest, DeviceRequest, EngineRequest, Outcome, dumps
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BuildRequest,
+    DeviceRequest,
+    EngineRequest,
+    Outcome,
+    canonical,
+)
 from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.hand_over import HandOver
 from enginewright_builder.pod import fits
@@ -87,7 +95,7 @@ def command(request: BuildRequest) -> str:
     """The same build by hand. Options at their defaults are left out."""
     engine, accuracy = request.engine, request.accuracy
     options = {
-        "--model": request.source.uri, "--interface": dumps(request.interface) if request.interface else "",
+        "--model": request.source.uri, "--interface": canonical(stated(request.interface)) if request.interface else "",
         "--evaluation": accuracy.evaluation.uri if accuracy.evaluation else "",
         "--calibration": engine.calibration.uri if engine.calibration else "",
         "--metric": accuracy.metric, "--tolerance": f"{accuracy.tolerance:g}", **_beside(accuracy),
@@ -99,6 +107,14 @@ def command(request: BuildRequest) -> str:
         "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
     }
     return in_words(options)
+
+
+def stated(document: Any) -> Any:
+    """As JSON, what is not at its default."""
+    if not dataclasses.is_dataclass(document):
+        return [stated(one) for one in document] if isinstance(document, tuple) else document
+    values = {one.name: (getattr(document, one.name), one.default) for one in dataclasses.fields(document)}
+    return {name: stated(value) for name, (value, default) in values.items() if value != default}
 
 
 def in_words(options: Mapping[str, str]) -> str:

@@ -114,6 +114,7 @@ def test_the_reports_command_asks_for_the_same_build(tmp_path: Path) -> None:
     assert request.interface is not None
     told = shlex.split(command(request))
     assert told[0] == "enginewright-build"
+    assert '{"inputs":[{"dtype":"string","name":"text","preprocess":{"from_source":true}}]}' in told
     again = hand_request(parse_by_hand([*told[1:-1], str(tmp_path)]), tmp_path)
     assert again == request
 
