@@ -104,6 +104,9 @@ def from_json(model: str, described: Sequence[Mapping[str, Any]], line: Mapping[
 def _made_up(described: Sequence[Mapping[str, Any]], shapes: Mapping[str, tuple[int, ...]], batch: int,
              batched: bool) -> dict[str, NDArray[Any]]:
     """Ones: valid as token ids and as masks. Free dimensions come from ``--shape``."""
+    names = [entry["name"] for entry in described]
+    if unknown := next((name for name in shapes if name not in names), ""):
+        raise ValueError(f"--shape {unknown}: the model has no such input; write one of {', '.join(names)}")
     arrays = {}
     for entry in described:
         declared = [int(size) for size in entry["shape"]][1 if batched else 0:]

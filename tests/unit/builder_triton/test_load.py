@@ -35,7 +35,7 @@ from enginewright_builder.load import (
     open_loop,
     poisson_arrivals,
 )
-from enginewright_builder.load.__main__ import from_json, main
+from enginewright_builder.load.__main__ import _made_up, from_json, main
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, split, unpadded
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 from enginewright_builder.load.stopping import Stop
@@ -399,3 +399,10 @@ def test_command_refuses_absurd_numbers(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--url", "x", "--model", "m", *arguments])
     assert caught.value.code == 2
+
+
+def test_shapes_of_inputs_that_the_model_has_not_are_refused() -> None:
+    described = [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}]
+    with pytest.raises(ValueError, match="--shape input_ids: the model has no such input; write one of text"):
+        _made_up(described, {"input_ids": (64,)}, 1, batched=True)
+    assert _made_up(described, {"text": (1,)}, 2, batched=True)["text"].shape == (2, 1)
