@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import io
 import os
 import re
 import shutil
@@ -22,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.contract import CAPTURES_FOLDER, ContractError, canonical, load, to_plain
+from enginewright_builder.engine_store.folder import flush
+from enginewright_builder.engine_store.manifest import plain_file, sha256_file
 from enginewright_builder.engine_store.signing import Keys
 
 ABOUT = "capture.json"
@@ -84,16 +84,16 @@ def publish(folder: Path, write: Callable[[Path], str], about: About, keys: Keys
     try:
         file = temporary / write(temporary)
         file.chmod(0o600)
-        _flush(file)
-        about = dataclasses.replace(about, file=file.name, digest=f"sha256:{_sha256(file)}",
+        flush(file)
+        about = dataclasses.replace(about, file=file.name, digest=f"sha256:{sha256_file(file)}",
                                     size_bytes=file.stat().st_size)
         about = dataclasses.replace(about, mac=_mac(about, keys))
         _write(temporary / ABOUT, canonical(to_plain(about)).encode())
-        _flush(temporary)
+        flush(temporary)
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(about.until))
         final = folder / f"{stamp}-{about.revision}-{uuid.uuid4().hex[:8]}"
         temporary.rename(final)
-        _flush(folder)
+        flush(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return Capture(folder=final, about=about)
@@ -110,12 +110,12 @@ def taken(capture: Capture, target: Path) -> Path:
     change. Raises :class:`OSError`, also where the bytes are not those that were signed."""
     target.mkdir(parents=True, exist_ok=True)
     copy, about = target / capture.about.file, capture.about
-    with _opened(capture.folder / about.file) as reader, copy.open("wb") as writer:
+    with plain_file(capture.folder / about.file) as reader, copy.open("wb") as writer:
         left = about.size_bytes + 1
         while left and (part := reader.read(min(COPY_BYTES, left))):
             writer.write(part)
             left -= len(part)
-    if copy.stat().st_size != about.size_bytes or f"sha256:{_sha256(copy)}" != about.digest:
+    if copy.stat().st_size != about.size_bytes or f"sha256:{sha256_file(copy)}" != about.digest:
         raise OSError(f"{capture.name} is not what its monitor wrote")
     return copy
 
@@ -160,7 +160,7 @@ def _read(path: Path, of: str, keys: Keys, now: float) -> Capture | None:
 def _about(path: Path) -> About | None:
     """What ``capture.json`` says, signed or not; None where it makes no sense."""
     try:
-        with _opened(path / ABOUT) as reader:
+        with plain_file(path / ABOUT) as reader:
             return load(About, reader.read(ABOUT_BYTES).decode())
     except (OSError, ContractError, UnicodeDecodeError, RecursionError):
         return None
@@ -206,30 +206,8 @@ def _old(path: Path, now: float) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedReader]:
-    """For reading; a link is refused, wherever it leads."""
-    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(handle, "rb") as reader:
-        yield reader
-
-
 def _write(path: Path, data: bytes) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as writer:
         writer.write(data)
         writer.flush()
         os.fsync(writer.fileno())
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        with contextlib.suppress(OSError):  # some network file systems cannot flush a folder
-            os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as reader:
-        return hashlib.file_digest(reader, "sha256").hexdigest()

@@ -125,7 +125,7 @@ def publish(staging: Path, store_path: Path, fingerprint: str, *, outcome: Outco
             _open_to_readers(temporary)
             _flush_folders(temporary)
             _rename(temporary, store_path / fingerprint)
-            _flush(store_path)
+            flush(store_path)
         finally:
             # Gone after a successful rename; after anything else, what was half-written must not stay.
             shutil.rmtree(temporary, ignore_errors=True)
@@ -240,10 +240,11 @@ def _set_aside(folder: Path) -> None:
 
 def _flush_folders(root: Path) -> None:
     for folder in [*(path for path in root.rglob("*") if path.is_dir()), root]:
-        _flush(folder)
+        flush(folder)
 
 
-def _flush(folder: Path) -> None:
+def flush(folder: Path) -> None:
+    """To the disk."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         # Some network file systems cannot flush a folder; their rename is durable by itself.

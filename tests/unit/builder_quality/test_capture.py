@@ -158,6 +158,19 @@ def test_samples_that_were_changed_are_not_taken(tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "samples.jsonl").stat().st_size == made.about.size_bytes + 1, "no more is read"
 
 
+def test_a_pipe_in_the_place_of_a_file_keeps_no_reader_waiting(tmp_path: Path) -> None:
+    """A pod that captures may make one, and to open it would never end."""
+    folder = captures_of(tmp_path, OF)
+    folder.mkdir(parents=True)
+    made, other = published(folder), published(folder, until=NOW + 60)
+    for path in (made.folder / "samples.jsonl", other.folder / "capture.json"):
+        path.unlink()
+        os.mkfifo(path)
+    assert whole(folder, OF, KEYS, NOW + 60) == [made]
+    with pytest.raises(OSError, match="not a plain file"):
+        captures.taken(made, tmp_path / "copy")
+
+
 def test_no_link_is_followed(tmp_path: Path) -> None:
     secret, folder = tmp_path / "secret", tmp_path / "captures"
     secret.write_text("a secret")
@@ -195,9 +208,9 @@ def at(name, call):
 Path.mkdir = at("mkdir", Path.mkdir)
 Path.chmod = at("chmod", Path.chmod)
 Path.rename = at("rename", Path.rename)
-captures._flush = at("flush", captures._flush)
+captures.flush = at("flush", captures.flush)
 captures._write = at("write", captures._write)
-captures._sha256 = at("hash", captures._sha256)
+captures.sha256_file = at("hash", captures.sha256_file)
 def write(target):
     with (target / "samples.jsonl").open("w") as file:
         file.write('{"x": [1.0]}\\n')
