@@ -10,6 +10,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.engines.base import quickly
+
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 TABLE = ROOT / "builders" / "enginewright_builder" / "competition" / "experience.json"
@@ -147,7 +149,7 @@ def _read(cell: dict[str, Any], model: dict[str, Any], *, packages: bool) -> Non
         known = model["log"].get(name)
         if name == ANCHOR or (name in _BASELINES and name != SOURCE) or (known and known[place] is not None):
             continue
-        if (not packages and not name.startswith("tensorrt ")) or name.endswith(" quick"):
+        if (not packages and not name.startswith("tensorrt ")) or name.endswith(quickly("")):
             continue
         model["log"].setdefault(name, [None] * len(BATCHES))[place] = round(math.log(one["ms"] / anchor), 4)
         if name != SOURCE:

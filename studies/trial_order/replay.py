@@ -22,7 +22,7 @@ from enginewright_builder.competition.cost import CACHED, LOAD_SECONDS, Costs, q
 from enginewright_builder.competition.experience import GATE_SECONDS, Experience, experience
 from enginewright_builder.competition.foresight import SLOWER
 from enginewright_builder.competition.promise import QUICK_LOG, Known
-from enginewright_builder.engines.base import BatchRange, Rung
+from enginewright_builder.engines.base import BatchRange, Rung, quickly
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.measure.look import Look
 
@@ -80,7 +80,7 @@ class World:
                 if plan.rung.covers(batch)}
 
     def passes(self, name: str) -> bool:
-        return bool(self.record["passes"].get(name.partition(" @")[0].removesuffix(" quick"), True))
+        return bool(self.record["passes"].get(name.partition(" @")[0].removesuffix(quickly("")), True))
 
     def best(self) -> dict[int, float]:
         names = [name for name in (*self.record["log"], self.guesses.anchor)

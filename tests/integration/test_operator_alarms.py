@@ -3,10 +3,11 @@ older than the operator."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright.core.spec.crd import crd
 from enginewright.reconcile.http import metrics_app, serving
+from enginewright.runtime import Operator
 from support.apiserver import CRD, Models, eventually, model
 from support.faulty import Fault, FaultyProxy, is_write
 from support.kubectl import Kubectl
@@ -27,6 +29,17 @@ from support.prometheus import ROOT, RUNBOOKS, at_once, fired, fires_only, runbo
 # For ever, as far as this test goes: no worker gives up before the test lets it go on.
 LONG = 3600.0
 BEHIND, OLD = ("OperatorIsBehind", ""), ("CRDIsOld", "")
+
+
+@contextlib.asynccontextmanager
+async def watched(operator: Operator, tmp_path: Path) -> AsyncIterator[tuple[str, httpx.AsyncClient]]:
+    """A real Prometheus scrapes the operator and evaluates the chart's rules: its URL, and a client to ask it."""
+    async with (
+        serving(metrics_app(operator.metrics.registry), 0) as port,
+        running(tmp_path, [{"targets": [f"127.0.0.1:{port}"]}], [at_once(tmp_path)]) as url,
+        httpx.AsyncClient() as http,
+    ):
+        yield url, http
 
 
 async def test_an_apiserver_that_does_not_answer_fires_its_alarm_until_it_does(
@@ -42,9 +55,7 @@ async def test_an_apiserver_that_does_not_answer_fires_its_alarm_until_it_does(
     async with (
         proxy.running(operator_kubeconfig, tmp_path) as through,
         embedded(through, namespace) as operator,
-        serving(metrics_app(operator.metrics.registry), 0) as port,
-        running(tmp_path, [{"targets": [f"127.0.0.1:{port}"]}], [at_once(tmp_path)]) as url,
-        httpx.AsyncClient() as http,
+        watched(operator, tmp_path) as (url, http),
     ):
         names = [f"refused-{number}" for number in range(operator.loop._workers + 1)]
 
@@ -89,9 +100,7 @@ async def test_an_apiserver_that_answers_with_errors_fires_the_same_alarm_until_
     async with (
         proxy.running(operator_kubeconfig, tmp_path) as through,
         embedded(through, namespace) as operator,
-        serving(metrics_app(operator.metrics.registry), 0) as port,
-        running(tmp_path, [{"targets": [f"127.0.0.1:{port}"]}], [at_once(tmp_path)]) as url,
-        httpx.AsyncClient() as http,
+        watched(operator, tmp_path) as (url, http),
     ):
 
         async def is_behind(expected: bool) -> bool:
@@ -128,9 +137,7 @@ async def test_an_old_crd_fires_its_alarm_until_it_is_upgraded_as_the_runbook_sa
         await kube._json("create", CRD, CRD.path(None), body=old)
     async with (
         embedded(alone, "default") as operator,
-        serving(metrics_app(operator.metrics.registry), 0) as port,
-        running(tmp_path, [{"targets": [f"127.0.0.1:{port}"]}], [at_once(tmp_path)]) as url,
-        httpx.AsyncClient() as http,
+        watched(operator, tmp_path) as (url, http),
     ):
 
         async def missing(*fields: str) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enginewright_builder.competition.cost import QUICK, Costs
 from enginewright_builder.competition.experience import Experience
 from enginewright_builder.competition.promise import SUPERFLUOUS, Known, Outlook, Promise, Trial
-from enginewright_builder.engines.base import QUICKLY, Rung
+from enginewright_builder.engines.base import Rung, quickly
 
 # What passes wherever anything does, and is what the source is.
 SAFE = "fp32"
@@ -161,4 +161,4 @@ class Agenda:
 
 def _passes(name: str, stand: Stand) -> bool:
     """Whether the engine for every batch passes, be it a quick one."""
-    return name in stand.known.passing or f"{name} {QUICKLY}" in stand.known.passing
+    return name in stand.known.passing or quickly(name) in stand.known.passing

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from enginewright_builder.competition.experience import Experience, Guess
-from enginewright_builder.engines.base import QUICKLY
+from enginewright_builder.engines.base import quickly
 from enginewright_builder.measure.look import Look
 
 Floats = npt.NDArray[np.float64]
@@ -228,7 +228,7 @@ class Outlook:
                 guess = self._experience.wide(name, self._known.batches, self._known.look)
                 below = self._whole(guess.like) if guess.like else self._root
                 guessed = below + np.array(guess.log) + guess.spread * _normal(name)
-            quick = self._measured(f"{name} {QUICKLY}", guessed + QUICK_LOG) - QUICK_LOG
+            quick = self._measured(quickly(name), guessed + QUICK_LOG) - QUICK_LOG
             self._wide[name] = self._measured(name, quick)
         return self._wide[name]
 
@@ -243,7 +243,7 @@ class Outlook:
         else:
             worlds = self._whole(one.whole)
         if one.quick:
-            worlds = worlds + QUICK_LOG + _QUICK_SPREAD * _normal(f"{one.backend} quick")
+            worlds = worlds + QUICK_LOG + _QUICK_SPREAD * _normal(quickly(one.backend))
         covered = np.array([batch in one.covers for batch in self._known.batches])
         result: Floats = np.where(self._passes(one)[:, None] & covered[None, :], worlds, np.inf)
         return result
@@ -268,7 +268,7 @@ class Outlook:
         """In which worlds the gate admits it: a tuned engine as the one it is tuned from."""
         if one.mends:
             return _uniform(f"admitted {one.name}") < _MENDED_PASSES
-        if {one.whole, f"{one.whole} {QUICKLY}"} & {*self._known.passing}:
+        if {one.whole, quickly(one.whole)} & {*self._known.passing}:
             return np.full(WORLDS, True)
         if one.whole not in self._admitted:
             likely = self._experience.passes(one.whole, self._known.look)

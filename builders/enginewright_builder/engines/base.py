@@ -22,6 +22,11 @@ from enginewright_builder.tensors import Call, Tensors
 QUICKLY = "quick"
 
 
+def quickly(name: str) -> str:
+    """The name of the quick build of ``name``."""
+    return f"{name} {QUICKLY}"
+
+
 @dataclass(frozen=True, kw_only=True, order=True)
 class BatchRange:
     """The batches ``low`` to ``high`` that an engine takes, tuned for ``best``: a TensorRT optimisation profile."""
