@@ -122,8 +122,8 @@ def _make_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
 
 def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder: Path) -> Outcome | None:
     """The first half of :func:`run_build`: leaves in ``folder`` what :func:`run_proof` goes on with, and returns None,
-    or how it ended where nothing is left to do. It runs on the device, but for a language model, of which it only
-    fetches and checks what is asked for. Never raises either."""
+    or how it ended where nothing is left to do. It runs on the device; of a language model it only fetches and checks
+    the source, without a device. It never raises."""
     def make(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget) -> None:
         from enginewright_builder.building import build_finalists
 

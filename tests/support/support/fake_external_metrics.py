@@ -18,7 +18,7 @@ GROUP, VERSION = "external.metrics.k8s.io", "v1beta1"
 
 def serving(kube: KubeClient, namespace: str, folder: Path, metric: str, selector: str, value: Callable[[], float]
             ) -> AbstractAsyncContextManager[None]:
-    """``metric`` of ``namespace``, for those who ask with the label ``selector``; nobody else gets a value."""
+    """Answers with ``metric`` of ``namespace`` where a request has the label ``selector``, and with no value else."""
     app = web.Application()
     root = f"/apis/{GROUP}/{VERSION}"
     listed = {"name": metric, "singularName": "", "namespaced": True, "kind": "ExternalMetricValueList",

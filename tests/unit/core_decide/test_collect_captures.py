@@ -1,4 +1,4 @@
-"""Captured requests go: what has expired every few hours, all of a model when nobody captures there any more."""
+"""The operator removes captured requests: expired ones every few hours, all of a model that captures no more."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ def test_a_config_map_that_says_nothing_is_left_alone(broken: dict[str, Any]) ->
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), max_size=12))
 def test_captures_go_only_after_nobody_captured_for_long_enough(rounds: list[tuple[bool, bool, bool]]) -> None:
-    """Whatever is asked for from round to round, however Jobs end: a Job that removes all starts only when nobody has
-    captured for two rounds, and the record stays until one has ended well."""
+    """A Job that removes all starts only after two rounds without captures, and the record stays until such a Job has
+    ended well. This holds whatever the spec asks for in each round, and however Jobs end."""
     mark, jobs, now, quiet = record(), tuple[CapturesJob, ...](), START, 0
     for capturing, ends, well in rounds:
         now += SETTLE

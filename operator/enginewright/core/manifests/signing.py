@@ -45,7 +45,7 @@ def capture_secret(namespace: str) -> JSON:
 
 
 def capture_key_volume() -> JSON:
-    """Optional, too: a monitor without it captures nothing, and its pod serves."""
+    """Optional: a monitor without the key captures nothing, and its pod serves."""
     return {"name": labels.VOLUME_CAPTURE_KEYS, "secret": {
         "secretName": CAPTURE_SECRET, "defaultMode": READ_BY_OWNER_AND_GROUP, "optional": True}}
 
