@@ -61,12 +61,13 @@ class Figures:
 
 def figures(answers: Sequence[Answer], *, begin: float, end: float, objective: Objective | None = None) -> Figures:
     """``begin`` and ``end`` are on the clock of the answers. Tokens count by when they came, requests by when they
-    were due."""
+    were due. The tokens of a request that failed count for nothing: whoever sent it has no answer."""
     seconds = max(end - begin, 1e-9)
     due = [one for one in answers if begin <= one.due <= end]
     good = [one for one in due if not one.error]
     met = sum(map((objective or Objective()).met_by, due))
-    came = sum(arrival.tokens for one in answers for arrival in one.arrivals if begin <= arrival.seconds <= end)
+    came = sum(arrival.tokens for one in answers if not one.error
+               for arrival in one.arrivals if begin <= arrival.seconds <= end)
     errors = Counter(_kind(one.error) for one in answers if one.error)
     return Figures(
         seconds=seconds, requests=len(due), failed=errors.total(), errors=dict(errors),

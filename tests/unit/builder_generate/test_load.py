@@ -120,6 +120,12 @@ def test_figures_of_a_window() -> None:
     assert found.within == pytest.approx(0.2)
 
 
+def test_tokens_of_a_request_that_failed_count_for_nothing() -> None:
+    found = figures([answered(0.0, 0.1, 0.2, error="cut"), answered(1.0, 1.1)], begin=0.0, end=10.0)
+    assert found.output_rate == pytest.approx(0.1)
+    assert (found.requests, found.failed, found.output_tokens) == (2, 1, 1)
+
+
 def test_figures_of_nothing_are_zero() -> None:
     found = figures([], begin=0.0, end=1.0)
     assert (found.requests, found.ttft_ms.p99, found.goodput, found.within) == (0, 0.0, 0.0, 0.0)
