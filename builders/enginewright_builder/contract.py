@@ -630,12 +630,15 @@ class GenerateSummary:
     ``accuracy`` is the share of next tokens that are the unquantised model's, ``accuracy_low`` 1 less the upper 95 %
     bound of what is lost beyond the noise floor, ``divergence_high`` that bound of the divergence in bits. ``gain`` is
     against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
-    for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown."""
+    for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
+    the server's command line, after the model's folder, and ``environment`` are the variables that it was proven with."""
 
     name: str
     precision: str
     server: str
     server_version: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
     gain: float
     tokens: TokenFigures
     objective_met: bool

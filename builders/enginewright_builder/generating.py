@@ -122,7 +122,8 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving) -> Ge
     devices, count = device_class(resolved.request.device)
     return GenerateSummary(
         name=document.name, precision=document.precision, server=document.server,
-        server_version=document.server_version, gain=_gain(result), tokens=_tokens(document.load),
+        server_version=document.server_version, words=document.words, environment=document.environment,
+        gain=_gain(result), tokens=_tokens(document.load),
         objective_met=document.load.meets, accuracy=accuracy, accuracy_low=accuracy_low,
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
         device=hardware(resolved.request.device).device, device_class=devices, device_count=count,

@@ -194,6 +194,7 @@ def test_the_outcome_says_in_tokens_what_was_published(ask: Callable[..., BuildR
     published, serving = outcome.generate, read_serving(folder)
     assert published is not None
     assert (published.name, published.server, published.server_version) == ("fp32, n-grams", "vllm", "0.0.1")
+    assert (published.words, published.environment) == (serving.words, serving.environment)
     assert (published.accuracy, published.prompts) == (1.0, PROMPTS)
     assert 1 - 0.15 <= published.accuracy_low < 1, "so few prompts prove no more than the tolerance"
     assert (published.device_class, published.device_count, published.load_seconds) == ("cpu", 1, 1.0)
