@@ -631,7 +631,7 @@ class GenerateSummary:
     bound of what is lost beyond the noise floor, ``divergence_high`` that bound of the divergence in bits. ``gain`` is
     against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
     for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
-    the server's command line, after the model's folder, and ``environment`` are the variables that it was proven with."""
+    the server's command line, after the model's folder; ``environment`` has the variables that it was proven with."""
 
     name: str
     precision: str

@@ -9,6 +9,7 @@ from pathlib import Path
 from enginewright_builder import own_device
 from enginewright_builder.contract import (
     LANGUAGE_MODEL_FOLDER,
+    SMOKE_FILE,
     BuildRequest,
     CandidateSummary,
     GenerateRequest,
@@ -29,6 +30,7 @@ from enginewright_builder.generate.reading import lengths
 from enginewright_builder.generate.resolving import ResolvedModel
 from enginewright_builder.generate.server import VllmServer
 from enginewright_builder.generate.serving import SERVER, Serving, serving, write_serving
+from enginewright_builder.generate.smoke_record import smoke_file
 from enginewright_builder.generate.sweep import Aim, Point
 from enginewright_builder.generate.trial import Bench, Open, Trial
 from enginewright_builder.load import run_on_time
@@ -67,6 +69,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         staging.mkdir()
         _place_model(resolved.model.path, staging / LANGUAGE_MODEL_FOLDER)
         write_serving(document, staging)
+        (staging / SMOKE_FILE).write_text(smoke_file(result.known.records, result.shipped.smoke_tokens),
+                                          encoding="utf-8")
         write_generate_report(_report(resolved, outcome, result, read, steps, aim), staging)
         manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")

@@ -17,6 +17,7 @@ from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, judge, score
 from enginewright_builder.generate.server import LOG_FOLLOWS
+from enginewright_builder.generate.smoke_record import kept
 from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure
 from enginewright_builder.generate.teacher import Prompt, hold, record
 from enginewright_builder.running import Running
@@ -40,7 +41,8 @@ class Open(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """What became of a configuration. ``points`` are its loads, ``judgement`` is None where it was not held against the
-    reference. Where it was not started its seconds and bytes are 0."""
+    reference. Where it was not started its seconds and bytes are 0. ``smoke_tokens``: so many tokens of the replicas'
+    start-up test it chose as the reference did."""
 
     name: str
     precision: str
@@ -52,6 +54,7 @@ class Trial:
     start_seconds: float = 0.0
     gate_seconds: float = 0.0
     memory_bytes: int = 0
+    smoke_tokens: int = 0
 
     @property
     def best(self) -> Point:
@@ -105,13 +108,14 @@ class Bench:
             records = await record(client, prompts, [min(GATE_TOKENS, ask.max_tokens) for ask in self.asks],
                                    concurrency=AT_ONCE)
             gate = time.monotonic() - begin
-            floor = _scored(records, await hold(client, records, concurrency=FLOOR_AT_ONCE))
+            held = await hold(client, records, concurrency=FLOOR_AT_ONCE)
+            floor = _scored(records, held)
             check_floor(floor, self.tolerance)
             points = await self._load(client, server)
             trial = Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments,
                           verdict="Passed", points=tuple(points), judgement=judge(floor, floor, self.tolerance),
                           start_seconds=server.start_seconds, gate_seconds=gate,
-                          memory_bytes=await server.memory_bytes())
+                          memory_bytes=await server.memory_bytes(), smoke_tokens=kept(records, held))
             return trial, Known(records=tuple(records), floor=tuple(floor), version=server.version,
                                 seconds=server.start_seconds + gate + self.load_seconds)
 
@@ -135,9 +139,8 @@ class Bench:
             points = await self._load(client, server) if rival else []
             slower = rival is not None and not gains(best(points), rival)
             begin = time.monotonic()
-            judgement = None if slower else judge(
-                known.floor, _scored(known.records, await hold(client, known.records, concurrency=AT_ONCE)),
-                self.tolerance)
+            held = [] if slower else await hold(client, known.records, concurrency=AT_ONCE)
+            judgement = judge(known.floor, _scored(known.records, held), self.tolerance) if held else None
             gate = time.monotonic() - begin
             if judgement and judgement.passed and not points:
                 points = await self._load(client, server)
@@ -145,7 +148,8 @@ class Bench:
                          verdict="Slower" if judgement is None else "Passed" if judgement.passed else "AccuracyRefused",
                          reason=judgement.reason if judgement else "", points=tuple(points), judgement=judgement,
                          start_seconds=server.start_seconds, gate_seconds=gate if judgement else 0.0,
-                         memory_bytes=await server.memory_bytes())
+                         memory_bytes=await server.memory_bytes(),
+                         smoke_tokens=kept(known.records, held) if held else 0)
 
     async def loads(self, candidate: Candidate) -> tuple[Point, ...]:
         """Of a configuration that was held against the reference before; none where the time is over or it fails."""

@@ -3,13 +3,15 @@
 Standard library only, and nothing of this package: the serving pod's init container copies this file beside the
 recorded answers, and the server image's own ``python3`` runs it, whatever else is in that image::
 
-    python3 -I -S smoke.py --model=NAME [--data=FILE] [--port=8000] [--seconds=60] [--server-pid=1]
+    python3 -I -S smoke.py --model=NAME [--data=FILE] [--port=8000] [--ready=/v2/health/ready] [--seconds=60]
+        [--server-pid=1]
 
 Exit status 1, at once, while the server is not ready. Once it is, each recorded batch is sent (``seconds`` is for all
 together), and every output is held against the source model's own answer. NaN, an error, no answer in time, or a
 difference above what was measured when the engine was proven and the slack recorded with it, end the container; its
-termination message then says why, for the operator to read. Exit status 0 when all is well, and for an engine that was
-published before answers were recorded, as soon as the server is ready.
+termination message then says why, for the operator to read. Of a language model prompts are recorded, with the first
+tokens of the unquantised model's answers: too few of them end the container as well. Exit status 0 when all is well,
+and for an engine that was published before answers were recorded, as soon as the server is ready.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ import struct
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from email.message import Message
 
 HOST = "127.0.0.1"
 # How the termination message begins, by which the operator knows it.
@@ -92,6 +97,24 @@ def check(recorded: Mapping[str, Any], model: str, port: int, seconds: float) ->
             for output in recorded["outputs"]]
 
 
+def check_tokens(recorded: Mapping[str, Any], model: str, port: int, seconds: float) -> list[str]:
+    """The same of a language model. Raises :class:`SmokeTestError`."""
+    deadline = time.monotonic() + seconds
+    kept = sum(leading(next_tokens(one, model, port, deadline, seconds), one["tokens"]) for one in recorded["prompts"])
+    of = sum(len(one["tokens"]) for one in recorded["prompts"])
+    found = f"{kept} of {of} tokens are the unquantised model's"
+    if kept < recorded["limit"]:
+        raise SmokeTestError(f"{found}; {recorded['measured']} were when this configuration was proven, and "
+                             f"{recorded['limit']} are asked for")
+    return [f"{found} ({recorded['limit']} are asked for)"]
+
+
+def leading(tokens: Sequence[int], reference: Sequence[int]) -> int:
+    """How many from the first on are the same."""
+    same = [one == other for one, other in zip(tokens, reference, strict=False)]
+    return [*same, False].index(False)
+
+
 def judge(output: Mapping[str, Any], answers: Mapping[str, tuple[str, bytes]], batch: int, samples: int) -> float:
     """How far ``output`` is off. Raises :class:`SmokeTestError`."""
     name, asked = output["name"], f"at batch {batch}"
@@ -118,7 +141,6 @@ def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline
         seconds: float) -> dict[str, tuple[str, bytes]]:
     """Type and raw bytes of each output, by Triton's binary tensor extension of the inference protocol."""
     import json  # here and not above: the probe runs every second while a server loads, and needs it only then
-    from http import client
 
     inputs, parts = [], []
     front = [] if recorded.get("whole") else [batch]  # a model without a batch takes a sample as it is
@@ -129,25 +151,49 @@ def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline
                        "parameters": {"binary_data_size": len(data)}})
         parts.append(data)
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    headers, body = post(port, f"/v2/models/{model}/infer", b"".join([head, *parts]),
+                         {"Inference-Header-Content-Length": str(len(head)),
+                          "Content-Type": "application/octet-stream"}, f"a batch of {batch}", deadline, seconds)
+    try:
+        return unpacked(body, int(headers["Inference-Header-Content-Length"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise SmokeTestError(f"the answer to a batch of {batch} cannot be read: {error!r}") from None
+
+
+def next_tokens(asked: Mapping[str, Any], model: str, port: int, deadline: float, seconds: float) -> list[int]:
+    """The most likely continuation of a prompt of tokens, by OpenAI's API as vLLM has it."""
+    import json
+
+    body = {"model": model, "prompt": asked["prompt"], "max_tokens": len(asked["tokens"]), "temperature": 0.0,
+            "ignore_eos": True, "logprobs": 1, "return_tokens_as_token_ids": True}
+    what = f"a prompt of {len(asked['prompt'])} tokens"
+    _, answer = post(port, "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}, what,
+                     deadline, seconds)
+    try:
+        return [int(name.rpartition(":")[2]) for name in json.loads(answer)["choices"][0]["logprobs"]["tokens"]]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise SmokeTestError(f"the answer to {what} cannot be read: {error!r}") from None
+
+
+def post(port: int, path: str, body: bytes, headers: Mapping[str, str], what: str, deadline: float,
+         seconds: float) -> tuple[Message, bytes]:
+    """Headers and body of the answer. Raises :class:`SmokeTestError` for any status but 200, and for none."""
+    from http import client
+
     connection = client.HTTPConnection(HOST, port, timeout=max(0.1, deadline - time.monotonic()))
     try:
-        connection.request("POST", f"/v2/models/{model}/infer", b"".join([head, *parts]),
-                           {"Inference-Header-Content-Length": str(len(head)),
-                            "Content-Type": "application/octet-stream"})
+        connection.request("POST", path, body, dict(headers))
         response = connection.getresponse()
-        body = response.read()
+        answer = response.read()
     except TimeoutError:
-        raise SmokeTestError(f"no answer to a batch of {batch} within {seconds:.0f} s") from None
+        raise SmokeTestError(f"no answer to {what} within {seconds:.0f} s") from None
     except (OSError, client.HTTPException) as error:
-        raise SmokeTestError(f"no answer to a batch of {batch}: {error!r}") from None
+        raise SmokeTestError(f"no answer to {what}: {error!r}") from None
     finally:
         connection.close()
     if response.status != 200:
-        raise SmokeTestError(f"a batch of {batch} got status {response.status}: {body[:500].decode(errors='replace')}")
-    try:
-        return unpacked(body, int(response.headers["Inference-Header-Content-Length"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise SmokeTestError(f"the answer to a batch of {batch} cannot be read: {error!r}") from None
+        raise SmokeTestError(f"{what} got status {response.status}: {answer[:500].decode(errors='replace')}")
+    return response.headers, answer
 
 
 def unpacked(body: bytes, length: int) -> dict[str, tuple[str, bytes]]:
@@ -187,11 +233,11 @@ def decoded(text: str) -> bytes:
     return base64.b64decode(text)
 
 
-def await_ready(port: int) -> None:
+def await_ready(port: int, path: str) -> None:
     """Raises :class:`NotReadyError`. A server that loads has not opened its ports: found out without more imports."""
     try:
         with socket.create_connection((HOST, port), READY_SECONDS) as probe:
-            probe.sendall(f"GET /v2/health/ready HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+            probe.sendall(f"GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
             status = probe.recv(64).split()
     except OSError as error:
         raise NotReadyError(f"no server at port {port} yet: {error}") from None
@@ -213,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     port, seconds = int(given.get("port", "8000")), float(given.get("seconds", "60"))
     path = given.get("data") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "smoke.json")
     try:
-        await_ready(port)
+        await_ready(port, given.get("ready", "/v2/health/ready"))
         if not os.path.exists(path):
             print("ready; this engine has no recorded answers")
             return 0
@@ -221,7 +267,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         with open(path, encoding="utf-8") as reader:
             recorded = json.load(reader)
-        print("ready; " + "; ".join(check(recorded, given["model"], port, seconds)))
+        held = check_tokens if "prompts" in recorded else check
+        print("ready; " + "; ".join(held(recorded, given["model"], port, seconds)))
     except NotReadyError as error:
         print(error)
         return 1

@@ -22,8 +22,10 @@ from enginewright_builder.generate.figures import figures
 from enginewright_builder.generate.gate import Record, Scored, check_floor, check_words, judge, score
 from enginewright_builder.generate.load import closed_loop
 from enginewright_builder.generate.prompts import Lengths, made_up
-from enginewright_builder.generate.server import LOGPROBS, VllmServer
+from enginewright_builder.generate.server import LOGPROBS, SERVED_NAME, VllmServer
+from enginewright_builder.generate.smoke_record import kept, smoke_file
 from enginewright_builder.generate.teacher import hold, record, words
+from enginewright_builder.pod import smoke
 from enginewright_builder.running import Running
 from enginewright_builder.sources.causal import locate_causal
 from support.language_model import smollm2, vllm
@@ -104,6 +106,24 @@ async def test_it_reads_and_writes_as_the_reference_does(server: VllmServer, rec
     async with Client(server.http_url) as client:
         read = await words(client, asked(), records)
     assert check_words([one.prompt for one in records], read.prompts, read.texts, read.texts) == ""
+
+
+async def test_the_start_up_test_passes_on_what_was_recorded_and_on_nothing_else(
+        server: VllmServer, records: list[Record], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    async with Client(server.http_url) as client:
+        measured = kept(records, await hold(client, records, concurrency=4))
+    file, port = tmp_path / "smoke.json", server.http_url.rpartition(":")[2]
+    words = [f"--model={SERVED_NAME}", f"--data={file}", f"--port={port}", "--ready=/health", "--server-pid=0"]
+    file.write_text(smoke_file(records, measured))
+    assert await asyncio.to_thread(smoke.main, words) == 0
+    assert "tokens are the unquantised model's" in capsys.readouterr().out
+    # As if another model were served: what is recorded of each prompt is another one's answer.
+    others = [Record(prompt=one.prompt, steps=(Step(token=0, top={0: -0.1}),) * TOKENS) for one in records]
+    file.write_text(smoke_file(others, measured))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(smoke, "end", lambda message, pid: None)
+        assert await asyncio.to_thread(smoke.main, words) == 1
+    assert "smoke test failed: 0 of" in capsys.readouterr().out
 
 
 # What a broken configuration would answer is computed by transformers, in one pass over the reference's text: to start

@@ -101,6 +101,10 @@ class FakeOpenAI:
         return web.json_response({"prompt": "".join(f"<{token}>" for token in (await request.json())["tokens"])})
 
 
+async def _well(request: web.Request) -> web.Response:
+    return web.Response()
+
+
 async def _send(response: web.StreamResponse, event: dict[str, Any]) -> None:
     await response.write(f"data: {json.dumps(event)}\n\n".encode())
 
@@ -111,6 +115,7 @@ async def fake_openai(model: Model, **settings: Any) -> AsyncIterator[FakeOpenAI
     app = web.Application()
     app.router.add_post("/v1/completions", fake.complete)
     app.router.add_post("/v1/chat/completions", fake.complete)
+    app.router.add_get("/health", _well)
     app.router.add_post("/tokenize", fake.tokenize)
     app.router.add_post("/detokenize", fake.detokenize)
     runner = web.AppRunner(app, shutdown_timeout=0)

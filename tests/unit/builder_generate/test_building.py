@@ -168,8 +168,8 @@ def test_what_serves_better_and_agrees_is_published(ask: Callable[..., BuildRequ
     assert verdicts(outcome)["int4"] == "Skipped"
     folder = tmp_path / "store" / outcome.fingerprint
     manifest = verify(folder, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
-    assert {"serving.json", "build-report.json", "report.html", "model/config.json", "model/tokenizer.json",
-            "model/model.safetensors"} <= set(manifest.files)
+    assert {"serving.json", "smoke.json", "build-report.json", "report.html", "model/config.json",
+            "model/tokenizer.json", "model/model.safetensors"} <= set(manifest.files)
     assert "model/pytorch_model.bin" not in manifest.files
     serving = read_serving(folder)
     assert serving.settings.speculative_tokens == 4
