@@ -61,7 +61,7 @@ class Figures:
 
 def figures(answers: Sequence[Answer], *, begin: float, end: float, objective: Objective | None = None) -> Figures:
     """``begin`` and ``end`` are on the clock of the answers. Tokens count by when they came, requests by when they
-    were due. The tokens of a request that failed count for nothing: whoever sent it has no answer."""
+    were due. The tokens of a request that failed count for nothing: its client has no answer."""
     seconds = max(end - begin, 1e-9)
     due = [one for one in answers if begin <= one.due <= end]
     good = [one for one in due if not one.error]
