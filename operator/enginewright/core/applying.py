@@ -12,6 +12,7 @@ from enginewright.core.observed import Observed
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Apply, Delete
 from enginewright.core.routing import API_VERSION, GRPC_ROUTE, Weights
+from enginewright.core.servers import Server
 from enginewright.core.spec.gateway import GatewaySpec
 
 # No watch tells of a route, so that what follows on one needs another look.
@@ -61,12 +62,12 @@ def claim(ctx: PassContext, placement: Placement) -> tuple[Action, ...]:
     return apply_if_changed(template, applied_as(ctx.observed, template), "pods claim their device with it")
 
 
-def write_routes(ctx: PassContext, gateway: GatewaySpec, weights: Weights) -> tuple[Action, ...]:
+def write_routes(ctx: PassContext, gateway: GatewaySpec, weights: Weights, server: Server) -> tuple[Action, ...]:
     """``weights`` are shares of a hundred by revision, or of a fleet by class: what is written where it is not so."""
     seen = ctx.observed.gateway
     shares = ", ".join(f"{share} % to {target}" for target, share in sorted(weights.items()))
     actions: tuple[Action, ...] = ()
-    for manifest in routes(ctx.owner, gateway, weights) if weights else ():
+    for manifest in routes(ctx.owner, gateway, weights, server) if weights else ():
         kind = manifest["kind"]
         if kind in seen.missing:
             continue

@@ -213,11 +213,30 @@ class GroupsStatus(StatusModel):
     """The group in which the engine lost most."""
 
 
+class TokensStatus(StatusModel):
+    """What one replica of a language model does under the load that was measured."""
+
+    ttft_p50_milliseconds: float | None = Field(default=None, alias="ttftP50Milliseconds")
+    """Median time until the first token of an answer."""
+    ttft_p99_milliseconds: float | None = Field(default=None, alias="ttftP99Milliseconds")
+    """99th percentile of it."""
+    tpot_p50_milliseconds: float | None = Field(default=None, alias="tpotP50Milliseconds")
+    """Median time for each token after the first."""
+    tpot_p99_milliseconds: float | None = Field(default=None, alias="tpotP99Milliseconds")
+    """99th percentile of it."""
+    output_rate: float | None = None
+    """Tokens of answers a second."""
+    goodput: float | None = None
+    """Requests a second that met the objective; all where none was asked for."""
+    concurrency: int | None = None
+    """Requests in flight."""
+
+
 class CandidateStatus(StatusModel):
     """One measured candidate. Latencies for one batch, throughput in inferences a second."""
 
     backend: str
-    """Engine that was built."""
+    """Engine that was built, or vllm."""
     precision: str
     """Its numeric precision."""
     name: str | None = None
@@ -241,6 +260,8 @@ class CandidateStatus(StatusModel):
     """Its lower 95 % confidence bound, which the gate compares."""
     task: TaskStatus | None = None
     """The metric on labels, where one is asked for."""
+    tokens: TokensStatus | None = None
+    """Of a language model: its best load."""
     size_bytes: int | None = None
     """Size of the engine in bytes."""
     verdict: str
@@ -255,7 +276,7 @@ class EngineStatus(StatusModel):
     fingerprint: str
     """Identifies the engine in the store."""
     backend: str
-    """Engine: tensorrt, onnxruntime or torch."""
+    """Engine: tensorrt, onnxruntime or torch; of a language model its server, vllm."""
     precision: str
     """Its numeric precision."""
     ships: str | None = None
@@ -265,7 +286,10 @@ class EngineStatus(StatusModel):
     triton_backend: str | None = None
     """Backend of the server that runs it."""
     speedup: float | None = None
-    """Throughput relative to the source model at equal batch."""
+    """Throughput relative to the source model at equal batch. Of a language model: requests a second that keep the
+    objective, or tokens a second where none is asked for, relative to the unquantised model by vLLM's own settings."""
+    tokens: TokensStatus | None = None
+    """Figures of a language model. Latencies and throughput of inferences are absent then."""
     p50_milliseconds: float | None = Field(default=None, alias="p50Milliseconds")
     """Median request latency."""
     p95_milliseconds: float | None = Field(default=None, alias="p95Milliseconds")
@@ -317,13 +341,16 @@ class EngineStatus(StatusModel):
 class CostStatus(StatusModel):
     """What inferences cost on one replica at the latency objective, by the operator's configured prices."""
 
-    per_million_inferences: float
-    """Price of a million inferences at the throughput that a replica sustains within the latency objective."""
+    per_million_inferences: float | None = None
+    """Price of a million inferences at the throughput that a replica sustains within the latency objective. Absent of a
+    language model."""
+    per_million_tokens: float | None = None
+    """Of a language model: price of a million tokens of answers, under the load that the build measured."""
     currency: str
     """Currency of the price."""
     price_per_hour: float
     """Price of one replica's devices for an hour."""
-    throughput: float
+    throughput: float | None = None
     """Inferences a second of one replica within the latency objective."""
 
 
@@ -495,11 +522,11 @@ class RevisionStatus(StatusModel):
     fingerprint: str
     """Its engine."""
     backend: str | None = None
-    """Engine: tensorrt, onnxruntime or torch."""
+    """Engine: tensorrt, onnxruntime or torch; of a language model its server, vllm."""
     precision: str | None = None
     """Numeric precision of the engine."""
     speedup: float | None = None
-    """Throughput relative to the source model at equal batch."""
+    """Throughput relative to the source model, as in status.engine."""
     p99_milliseconds: float | None = Field(default=None, alias="p99Milliseconds")
     """99th percentile latency as measured by the build."""
     accuracy_low: float | None = None
@@ -654,7 +681,7 @@ class SummaryStatus(StatusModel):
     speedup: str | None = None
     """Throughput relative to the source model."""
     cost: str | None = None
-    """Price of a million inferences."""
+    """Price of a million inferences, or tokens of a language model's answers."""
     reason: str | None = None
     """Reason of Ready."""
 

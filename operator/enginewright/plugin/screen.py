@@ -13,6 +13,7 @@ from rich.text import Text
 
 from enginewright.core.build_steps import in_words
 from enginewright.core.conditions import find
+from enginewright.core.cost import price_words
 from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read_status
 from enginewright.plugin.words import Explanation, beside_ready, explain
@@ -44,7 +45,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{scaling.p99_milliseconds:.3g} ms" if scaling and scaling.p99_milliseconds else "",
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{engine.inferences_per_joule:.3g}" if engine and engine.inferences_per_joule else "",
-        f"{cost.per_million_inferences:g} {cost.currency}" if cost else "",
+        price_words(cost) or "",
         ", ".join(str(entry.get("reason", "")) for entry in (ready, *beside)),
     ), strict=True))
 

@@ -10,9 +10,18 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
+from enginewright.core.cost import price_words
 from enginewright.core.events import UNDER_WAY
 from enginewright.core.reasons import Condition, Reason
-from enginewright.core.status import ClassStatus, EngineStatus, ServerStatus, Status, read_status
+from enginewright.core.status import (
+    ClassStatus,
+    CostStatus,
+    EngineStatus,
+    ServerStatus,
+    Status,
+    TokensStatus,
+    read_status,
+)
 from enginewright.core.way_back import way_back
 
 # In the order of the way: the first that is not True is what Ready waits for.
@@ -80,12 +89,31 @@ def _on_labels(engine: EngineStatus) -> str:
     return ", ".join(filter(None, (on_labels, f"{held}{small}")))
 
 
+def _what_it_gains(engine: EngineStatus) -> str:
+    return "what the unquantised model serves by vLLM's own settings" if engine.tokens else (
+        "the throughput of the source model")
+
+
+def _in_tokens(tokens: TokensStatus | None) -> tuple[str, ...]:
+    if tokens is None:
+        return ()
+    figures = ((tokens.ttft_p99_milliseconds, "p99 {:.3g} ms until the first token"),
+               (tokens.tpot_p99_milliseconds, "p99 {:.3g} ms for each token after it"),
+               (tokens.output_rate, "{:.4g} tokens a second"))
+    return tuple(words.format(value) for value, words in figures if value)
+
+
+def _cost_fact(cost: CostStatus) -> str:
+    return f"Cost: {price_words(cost)} for a million {'inferences' if cost.per_million_tokens is None else 'tokens'}."
+
+
 def _facts(status: Status) -> tuple[str, ...]:
     found = []
     engine, rollout = status.engine, status.rollout
     if engine:
         evidence = [
-            f"{engine.speedup:.2f} times the throughput of the source model" if engine.speedup else "",
+            f"{engine.speedup:.2f} times {_what_it_gains(engine)}" if engine.speedup else "",
+            *_in_tokens(engine.tokens),
             f"p99 {engine.p99_milliseconds:.3g} ms" if engine.p99_milliseconds else "",
             f"accuracy at least {engine.accuracy_low:.4g}" if engine.accuracy_low is not None else "",
             _on_labels(engine),
@@ -93,7 +121,7 @@ def _facts(status: Status) -> tuple[str, ...]:
         measured = ", ".join(filter(None, evidence))
         proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""
         what = engine.ships or f"{engine.backend} {engine.precision}"
-        found.append(f"Engine: {what} ({engine.fingerprint[:8]}){proof}.")
+        found.append(f"{'Language model' if engine.tokens else 'Engine'}: {what} ({engine.fingerprint[:8]}){proof}.")
     if status.server and status.server.runtime:
         found.append(_server_fact(status.server))
     found += map(_class_fact, status.classes)
@@ -108,7 +136,7 @@ def _facts(status: Status) -> tuple[str, ...]:
         last = scaling.decisions[0]
         found.append(f"Last scaled {last.time} from {last.from_} to {last.to}: {last.reason}")
     if status.cost:
-        found.append(f"Cost: {status.cost.per_million_inferences:g} {status.cost.currency} for a million inferences.")
+        found.append(_cost_fact(status.cost))
     return tuple(found)
 
 

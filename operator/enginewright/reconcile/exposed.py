@@ -43,7 +43,7 @@ class Exposed(Collector):
         watts, throughput = engine.get("powerWatts"), engine.get("throughput")
         self._shown[key] = _Shown(
             conditions=tuple((entry["type"], entry["status"], entry["reason"]) for entry in conditions),
-            cost=(cost["currency"], cost["perMillionInferences"]) if cost else None,
+            cost=(cost["currency"], cost["perMillionInferences"]) if cost and "perMillionInferences" in cost else None,
             quality=status.get("quality"),
             rate=throughput / watts if watts and throughput else None,
             objective=_objective(spec),

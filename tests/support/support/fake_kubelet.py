@@ -58,7 +58,7 @@ class Script:
     pod's deadline. Pods of an OptimisedModel in ``models`` follow a script of their own. Builds on the MIG profiles of
     ``missed`` miss the objective. With ``resolver`` a resolve step that succeeds answers what that says of the request
     and the pod. Images that are asked have ``facts``, and the server's ``digest_of_server``. A build makes
-    ``engine``, or what all builds make."""
+    ``engine``, or what all builds make; with ``language_model`` it says that, of what was asked for."""
 
     resolve: Act = "succeed"
     ask: Act = "succeed"
@@ -73,6 +73,7 @@ class Script:
     facts: Facts = field(default_factory=lambda: Facts(server=IMAGE_FACTS, builder=IMAGE_FACTS))
     digest_of_server: str = SERVER_DIGEST
     engine: EngineSummary | None = None
+    language_model: Outcome | None = None
 
     def of(self, pod: Object) -> Script:
         return self.models.get(pod["metadata"].get("labels", {}).get(labels.MODEL, ""), self)
@@ -280,6 +281,8 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
                             calibration_digest=digest if request.engine.calibration else "")
     if kind == "resolve":
         return Outcome(kind=kind, ok=True, source=source)
+    if script.language_model:
+        return replace(script.language_model, source=source, fingerprint=request.fingerprint())
     engine = replace(script.engine or ENGINE, objective_met=request.device.mig_profile not in script.missed)
     return Outcome(
         kind=kind, ok=True, source=source, fingerprint=request.fingerprint(), manifest_digest=f"sha256:{'b' * 64}",

@@ -7,10 +7,11 @@ from itertools import islice
 from typing import Final
 
 from enginewright.core.context import PassContext
-from enginewright.core.cost import replica_cost
+from enginewright.core.cost import price_words, replica_cost
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
+from enginewright.core.published import published
 from enginewright.core.quantity import legible
 from enginewright.core.status import (
     AutoscalingStatus,
@@ -22,9 +23,17 @@ from enginewright.core.status import (
     PlacementStatus,
     SummaryStatus,
     TaskStatus,
+    TokensStatus,
     TriedProfileStatus,
 )
-from enginewright_builder.contract import CandidateSummary, GroupsSummary, TaskFigure
+from enginewright_builder.contract import (
+    CandidateSummary,
+    EngineSummary,
+    GenerateSummary,
+    GroupsSummary,
+    TaskFigure,
+    TokenFigures,
+)
 
 # A status is read by people, and etcd keeps each version of it.
 MAX_CANDIDATES: Final = 32
@@ -42,17 +51,44 @@ def shown_record(ctx: PassContext, engine: EngineResult) -> EngineRecord | None:
 
 def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | None) -> EngineStatus | None:
     """What serves goes on being shown when its record has gone (a rebuild, another store)."""
-    before = ctx.memory.engine
-    if shown is None or shown.outcome.engine is None:
+    before, summary = ctx.memory.engine, published(shown.outcome) if shown else None
+    if shown is None or summary is None:
         return before if ctx.serving.stable else None
-    outcome, summary = shown.outcome, shown.outcome.engine
     mine = engine.record is not None and engine.record.fingerprint == shown.fingerprint
     remembered = before.cache_hit if before and before.fingerprint == shown.fingerprint else None
+    figures = _of_engine(shown, summary) if isinstance(summary, EngineSummary) else _of_language_model(shown, summary)
+    return figures.model_copy(update={
+        "built": shown.outcome.built or None,
+        "build_seconds": shown.outcome.build_seconds,
+        "manifest_digest": shown.outcome.manifest_digest or None,
+        "cache_hit": engine.cache_hit if mine else remembered,
+    })
+
+
+def _of_language_model(shown: EngineRecord, summary: GenerateSummary) -> EngineStatus:
+    return EngineStatus(
+        fingerprint=shown.fingerprint,
+        backend=summary.server,
+        precision=summary.precision,
+        ships=f"{summary.server} {summary.name}"[:MAX_WORDS],
+        speedup=summary.gain,
+        tokens=_tokens_block(summary.tokens),
+        accuracy=legible(summary.accuracy),
+        accuracy_low=legible(summary.accuracy_low),
+        size_bytes=summary.size_bytes,
+        memory_bytes=summary.memory_bytes or None,
+        device=summary.device,
+        runtime_version=summary.server_version,
+        load_seconds=summary.load_seconds,
+    )
+
+
+def _of_engine(shown: EngineRecord, summary: EngineSummary) -> EngineStatus:
     return EngineStatus(
         fingerprint=shown.fingerprint,
         backend=summary.backend,
         precision=summary.precision,
-        ships=shipped_words(outcome.candidates),
+        ships=shipped_words(shown.outcome.candidates),
         fallback=summary.fallback or None,
         triton_backend=summary.triton_backend,
         speedup=summary.speedup,
@@ -75,16 +111,13 @@ def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | N
         gpu_utilisation=legible(summary.gpu_utilisation),
         inferences_per_joule=legible(summary.inferences_per_joule),
         power_watts=legible(summary.power_watts),
-        built=outcome.built or None,
-        build_seconds=outcome.build_seconds,
-        manifest_digest=outcome.manifest_digest or None,
-        cache_hit=engine.cache_hit if mine else remembered,
     )
 
 
 def cost_block(ctx: PassContext, shown: EngineRecord | None) -> CostStatus | None:
     """Of the engine that is shown, at today's prices."""
-    return replica_cost(shown.outcome.engine, ctx.config.prices) if shown and shown.outcome.engine else None
+    summary = published(shown.outcome) if shown else None
+    return replica_cost(summary, ctx.config.prices) if summary else None
 
 
 def batching_block(shown: EngineRecord | None) -> BatchingStatus | None:
@@ -114,6 +147,7 @@ def candidate_blocks(candidates: Iterable[CandidateSummary]) -> tuple[CandidateS
             accuracy=legible(item.accuracy),
             accuracy_low=legible(item.accuracy_low),
             task=_task_block(item.task),
+            tokens=_tokens_block(item.tokens),
             size_bytes=item.size_bytes,
             verdict=item.verdict,
             reason=item.reason or None,
@@ -127,6 +161,20 @@ def _task_block(task: TaskFigure | None) -> TaskStatus | None:
         return None
     return TaskStatus(metric=task.metric, value=legible(task.value), source=legible(task.source),
                       loss_high=legible(task.loss_high))
+
+
+def _tokens_block(tokens: TokenFigures | None) -> TokensStatus | None:
+    if tokens is None:
+        return None
+    return TokensStatus(
+        ttft_p50_milliseconds=legible(tokens.ttft_p50_ms),
+        ttft_p99_milliseconds=legible(tokens.ttft_p99_ms),
+        tpot_p50_milliseconds=legible(tokens.tpot_p50_ms),
+        tpot_p99_milliseconds=legible(tokens.tpot_p99_ms),
+        output_rate=legible(tokens.output_rate),
+        goodput=legible(tokens.goodput),
+        concurrency=tokens.concurrency,
+    )
 
 
 def _groups_block(groups: GroupsSummary | None) -> GroupsStatus | None:
@@ -189,6 +237,6 @@ def summary_block(
         live_p99=f"{scaling.p99_milliseconds:.1f} ms" if scaling and scaling.p99_milliseconds is not None else None,
         accelerator=placement.description if placement else None,
         speedup=f"{engine.speedup:.1f}x" if engine and engine.speedup is not None else None,
-        cost=f"{cost.per_million_inferences:g} {cost.currency}" if cost else None,
+        cost=price_words(cost),
         reason=reason,
     )

@@ -26,11 +26,13 @@ from enginewright.core.applying import (
     write_routes,
 )
 from enginewright.core.context import PassContext, earliest
+from enginewright.core.decide.blocks import shown_record
 from enginewright.core.decide.desired import EVERY, Desired, Stops, Way
 from enginewright.core.decide.scale import Contest
 from enginewright.core.decide.target import Target
 from enginewright.core.decide.traffic import Routing, routing, to_zero
 from enginewright.core.decide.trouble import look_for_another
+from enginewright.core.language_models import server_for
 from enginewright.core.manifests import (
     NO_REVISION,
     activator,
@@ -49,7 +51,9 @@ from enginewright.core.manifests.service import mirror_name, mirror_service
 from enginewright.core.manifests.signing import capture_secret
 from enginewright.core.observed import DeploymentView
 from enginewright.core.plan import Action, Apply, Create, Delete, MakeKey, Scale
+from enginewright.core.published import server_of
 from enginewright.core.request import store_claim
+from enginewright.core.servers import Server
 from enginewright_builder.contract import SIGNING_KEY
 
 # The slices of the Service tell when it has left the replicas; should that be missed, another look does.
@@ -75,6 +79,12 @@ class _Pass:
     desired: Desired
     contest: Contest
     routing: Routing
+
+    @property
+    def server(self) -> Server:
+        """What the replicas run that serve, else those that will."""
+        record = shown_record(self.ctx, self.target.engine)
+        return server_of(record.outcome) if record else server_for(self.ctx.spec)
 
     @property
     def holding(self) -> bool:
@@ -234,7 +244,7 @@ def _front(found: _Pass) -> tuple[Action, ...]:
     back = seen is not None and seen.activator
     if found.desired.selected is None and not (back or (seen and holds is not Way.DIRECT)):
         return ()
-    manifest = service(ctx.owner, _aim(found)) if holds is Way.DIRECT else activator_service(ctx.owner)
+    manifest = service(ctx.owner, _aim(found), found.server) if holds is Way.DIRECT else activator_service(ctx.owner)
     same = seen is not None and (seen.activator if holds is not Way.DIRECT else (
         not seen.activator and seen.revision == _aim(found)))
     why = {Way.DIRECT: "replicas take the requests again" if back else found.desired.why,
@@ -276,7 +286,7 @@ def _routes(found: _Pass) -> tuple[Action, ...]:
     ctx, gateway = found.ctx, found.ctx.spec.rollout.gateway
     if gateway is None:
         return remove_routes(ctx, set(ctx.observed.gateway.weights))
-    return write_routes(ctx, gateway, found.routing.weights)
+    return write_routes(ctx, gateway, found.routing.weights, found.server)
 
 
 def _backends(found: _Pass) -> tuple[Action, ...]:
@@ -284,7 +294,7 @@ def _backends(found: _Pass) -> tuple[Action, ...]:
     return tuple(
         action
         for revision in found.routing.backends
-        for action in applied(found.ctx, revision_service(found.ctx.owner, revision),
+        for action in applied(found.ctx, revision_service(found.ctx.owner, revision, found.server),
                               f"routes lead to revision {revision} through it")
     )
 

@@ -16,11 +16,13 @@ from enginewright.core.manifests import deployment_name, revision_configmap
 from enginewright.core.observed import EngineRecord, KeptRevision
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, Delete
+from enginewright.core.published import backend_of, gain_of, published
 from enginewright.core.quantity import legible
 from enginewright.core.request import server_image
 from enginewright.core.status import AnalysisStatus, RevisionStatus, RolledBackStatus, RolloutStatus
 from enginewright.core.step import Step
 from enginewright.core.way_back import served
+from enginewright_builder.contract import EngineSummary
 
 Revisions = tuple[RevisionStatus, ...]
 
@@ -90,14 +92,15 @@ def _roll_back(entries: Revisions, tried: EngineResult, given_up: RolledBackStat
 
 
 def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:
-    engine = record.outcome.engine
+    summary = published(record.outcome)
     entry = RevisionStatus(revision=goal.revision, fingerprint=record.fingerprint, outcome="RolledBack",
                            target=goal.target)
-    if engine is None:
+    if summary is None:
         return entry
     return entry.model_copy(update={
-        "backend": engine.backend, "precision": engine.precision, "speedup": engine.speedup,
-        "p99_milliseconds": legible(engine.p99_ms), "accuracy_low": legible(engine.accuracy_low)})
+        "backend": backend_of(summary), "precision": summary.precision, "speedup": gain_of(summary),
+        "p99_milliseconds": legible(summary.p99_ms) if isinstance(summary, EngineSummary) else None,
+        "accuracy_low": legible(summary.accuracy_low)})
 
 
 def _bound(entries: Revisions, ctx: PassContext, needed: set[str | None]) -> Revisions:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum, auto
 
 from enginewright.core.decide.slice import measured_latency
+from enginewright.core.published import Published, in_tokens
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import EngineSummary, requests_needed
+from enginewright_builder.contract import EngineSummary, GenerateSummary, requests_needed
 
 
 class Shown(Enum):
@@ -17,8 +18,10 @@ class Shown(Enum):
     UNKNOWN = auto()
 
 
-def shown(spec: Spec, summary: EngineSummary) -> Shown:
+def shown(spec: Spec, summary: Published) -> Shown:
     """Too few requests show a miss only where half of them take too long: of these, the percentile is the slowest."""
+    if isinstance(summary, GenerateSummary):
+        return Shown.KEPT if summary.objective_met else Shown.MISSED
     latency = spec.objective.latency
     if latency is None:
         return Shown.KEPT
@@ -27,8 +30,10 @@ def shown(spec: Spec, summary: EngineSummary) -> Shown:
     return Shown.KEPT if summary.objective_met else Shown.MISSED
 
 
-def measured(spec: Spec, summary: EngineSummary) -> str:
+def measured(spec: Spec, summary: Published) -> str:
     """The figures beside what is asked for."""
+    if isinstance(summary, GenerateSummary):
+        return in_tokens(summary)
     figures = []
     if latency := spec.objective.latency:
         percentile, milliseconds = measured_latency(summary, latency.percentile)

@@ -21,6 +21,7 @@ from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_price
 from enginewright.core.decide.desired import Desired
 from enginewright.core.observed import DeploymentView
+from enginewright.core.published import published
 from enginewright.core.quantity import count, legible
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.scaling import (
@@ -220,7 +221,8 @@ def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
 def _price_of(ctx: PassContext, stable: DeploymentView | None) -> float | None:
     """For an hour of one replica of ``stable``, as autoscaling.costCeilingPerHour asks; None when not known."""
     record = ctx.observed.records.get(stable.fingerprint) if stable else None
-    return replica_price(record.outcome.engine, ctx.config.prices) if record and record.outcome.engine else None
+    summary = published(record.outcome) if record else None
+    return replica_price(summary, ctx.config.prices) if summary else None
 
 
 def _no_price(ctx: PassContext, stable: DeploymentView) -> Finding | None:
@@ -230,13 +232,14 @@ def _no_price(ctx: PassContext, stable: DeploymentView) -> Finding | None:
     if ceiling is None or _price_of(ctx, stable) is not None:
         return None
     record = ctx.observed.records.get(stable.fingerprint)
-    if record is None or record.outcome.engine is None:
+    summary = published(record.outcome) if record else None
+    if summary is None:
         return open_question(
             Reason.HOLDING,
             f"autoscaling.costCeilingPerHour {ceiling:g}: the evidence that says on which device replicas run is not "
             f"read yet. Replicas stay as they are.",
         )
-    device = record.outcome.engine.device_class or "its device"
+    device = summary.device_class or "its device"
     return no(
         Reason.PRICE_UNKNOWN,
         f"autoscaling.costCeilingPerHour {ceiling:g}: no price of {device} is known. Add it to config.prices.perHour "

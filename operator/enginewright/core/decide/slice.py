@@ -21,13 +21,14 @@ from enginewright.core.decide.jobs import forgiven
 from enginewright.core.decide.trouble import starting_trouble
 from enginewright.core.placement import Placement, built_for, place
 from enginewright.core.problems import Problem
+from enginewright.core.published import Published, in_tokens, published
 from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, build_request, store_claim
 from enginewright.core.same import Same
 from enginewright.core.serving import Serving
 from enginewright.core.spec import Spec
 from enginewright.core.status import BuildStatus, TriedProfileStatus
-from enginewright_builder.contract import DeviceRequest, EngineSummary, ResolvedSource, RuntimeRequest
+from enginewright_builder.contract import DeviceRequest, EngineSummary, GenerateSummary, ResolvedSource, RuntimeRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class _Option:
     profile: mig.Profile
     placement: Placement
     fingerprint: str
-    engine: EngineSummary | None
+    engine: Published | None
 
 
 def choose(ctx: PassContext, resolved: ResolvedSource) -> SliceChoice | Problem:
@@ -94,11 +95,11 @@ def _options(ctx: PassContext, resolved: ResolvedSource) -> Iterator[_Option]:
                           engine=_engine(ctx, fingerprint))
 
 
-def _engine(ctx: PassContext, fingerprint: str) -> EngineSummary | None:
+def _engine(ctx: PassContext, fingerprint: str) -> Published | None:
     record = ctx.observed.records.get(fingerprint)
     if record is None or retired(record.unreferenced, ctx.now, ctx.config):
         return None
-    return record.outcome.engine if record.store_claim == store_claim(ctx.spec) else None
+    return published(record.outcome) if record.store_claim == store_claim(ctx.spec) else None
 
 
 def _upwards(ctx: PassContext, options: list[_Option]) -> SliceChoice:
@@ -178,7 +179,9 @@ def measured_latency(engine: EngineSummary, percentile: float) -> tuple[float, f
     return found, measured[found]
 
 
-def _figures(ctx: PassContext, engine: EngineSummary) -> str:
+def _figures(ctx: PassContext, engine: Published) -> str:
+    if isinstance(engine, GenerateSummary):
+        return in_tokens(engine)
     message = []
     if latency := ctx.spec.objective.latency:
         _, measured = measured_latency(engine, latency.percentile)

@@ -10,6 +10,7 @@ from enginewright.core.labels import CONTAINER_FITS, CONTAINER_VERIFY
 from enginewright.core.observed import DeploymentView, EngineRecord, Observed, PodView
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.planner.in_the_way import room
+from enginewright.core.published import published
 from enginewright.core.quantity import count
 from enginewright.core.reasons import Reason
 from enginewright.core.request import server_image
@@ -62,8 +63,8 @@ def waiting_trouble(ctx: PassContext, placement: Placement | None, revision: str
         return away
     deployed = ctx.observed.deployment(revision)
     record = ctx.observed.records.get(deployed.fingerprint) if deployed else None
-    if placement and record and record.outcome.engine:
-        placement = pinned(placement, record.outcome.engine.device)
+    if placement and record and (summary := published(record.outcome)):
+        placement = pinned(placement, summary.device)
     image = f"server image {server_image(ctx.spec, ctx.config)}" if placement else "its server image"
     advice = room(ctx.observed.nodes, ctx.obj.namespace, placement, pods)
     return pod_trouble(pods, placement, image, advice) or _refused(deployed)

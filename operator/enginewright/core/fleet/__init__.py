@@ -19,6 +19,7 @@ from enginewright.core.fleet.report import blocks, refused_verdicts, verdicts
 from enginewright.core.fleet.shares import route
 from enginewright.core.fleet.standing import Member, contains, members_of
 from enginewright.core.fleet.turns import starts
+from enginewright.core.language_models import server_for
 from enginewright.core.manifests import fleet_service, member
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Action, Apply, Plan
@@ -56,7 +57,7 @@ def decide_fleet(obj: ObjectView, observed: Observed, config: OperatorConfig) ->
 
 
 def _service(ctx: PassContext) -> tuple[Action, ...]:
-    manifest = fleet_service(ctx.owner)
+    manifest = fleet_service(ctx.owner, server_for(ctx.spec))
     seen = ctx.observed.service
     applied = applied_as(ctx.observed, manifest) if seen else None
     return apply_if_changed(manifest, applied, "one Service for the replicas of all classes", force=seen is not None)

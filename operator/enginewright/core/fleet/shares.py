@@ -21,6 +21,7 @@ from enginewright.core.context import PassContext
 from enginewright.core.fleet.agreement import Agreement
 from enginewright.core.fleet.departure import Departure
 from enginewright.core.fleet.standing import Member, evenly, measured, ready_of
+from enginewright.core.language_models import server_for
 from enginewright.core.plan import Action
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import API_VERSION, Weights, answerable
@@ -47,7 +48,7 @@ def route(ctx: PassContext, members: Iterable[Member], departure: Departure, agr
         **{member.entry.name: member.status for member in members},
         **{view.class_name: view.status for view in staying},
     })
-    actions = write_routes(ctx, gateway, weights)
+    actions = write_routes(ctx, gateway, weights, server_for(ctx.spec))
     if seen.missing:
         message = (f"spec.rollout.gateway needs {' and '.join(seen.missing)} of {API_VERSION}, which this cluster "
                 f"does not have: install the Gateway API's CustomResourceDefinitions, or remove spec.rollout.gateway.")

@@ -28,11 +28,13 @@ from enginewright.core.manifests.common import (
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.quality import Captures, monitor, trace_volumes
 from enginewright.core.manifests.server import SMOKE_PATH, server, startup_seconds
+from enginewright.core.manifests.server_generate import language_model_server
 from enginewright.core.manifests.service import mirror_name
 from enginewright.core.manifests.signing import capture_key_volume
 from enginewright.core.manifests.trusted_ca import trusted_mounts, trusted_variables, trusted_volumes
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
+from enginewright.core.published import published
 from enginewright.core.request import STORE_PATH, captures_folder, queue_request, server_image, store_folder
 from enginewright.core.spec import Spec
 from enginewright.core.spec.base import in_bucket
@@ -44,7 +46,9 @@ REVISION_VERSION = 2
 ENGINE_PATH = "/engine"
 STORE_VOLUME = "engine-store"
 SMOKE_SIZE = "32Mi"
-SHARED_MEMORY = "1Gi"  # the Python backend's tensors in flight; the node's memory is used only as far as it is filled
+# The Python backend's tensors in flight; the node's memory is used only as far as it is filled. The processes of vLLM
+# talk through it, too, one for each GPU.
+SHARED_MEMORY, LANGUAGE_MODEL_SHARED_MEMORY = "1Gi", "8Gi"
 _DIGEST = "--manifest-digest"
 ENGINE_SPARE_MIB = 1024
 IMAGE_PULL_SECONDS = 900  # server images weigh up to 10 GB
@@ -94,7 +98,8 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     fingerprint = record.fingerprint
     revision = revision_name(fingerprint, spec, placement, config)
     captures = _captures(owner, spec, revision) if capture else None
-    placement = pinned(placement, record.outcome.engine.device if record.outcome.engine else "")
+    summary = published(record.outcome)
+    placement = pinned(placement, summary.device if summary else "")
     placement = _spot(placement, spec, config)
     extra = {labels.REVISION: revision, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
     if owner.fleet:
@@ -138,7 +143,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **account_of(store_access(spec).get(ACCOUNT, "")),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        # Drain, then Triton's own time to finish what is in flight, and a margin before it is killed.
+        # Drain, then the server's own time to finish what is in flight, and a margin before it is killed.
         "terminationGracePeriodSeconds": config.drain_seconds + config.exit_timeout + 5,
         "securityContext": pod_security(config),
         **pull_secrets(config),
@@ -146,16 +151,23 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **device_claims(owner.name, placement),
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
         "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
-        "containers": [server(owner, spec, record, placement, config),
+        "containers": [_server(owner, spec, record, placement, config),
                        *([monitor(spec.quality, owner.served_as, record.fingerprint, config,
                                   mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "",
                                   captures=captures)]
                          if spec.quality else [])],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
-                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, *scratch_volumes(SHARED_MEMORY),
+                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}},
+                    *scratch_volumes(LANGUAGE_MODEL_SHARED_MEMORY if record.outcome.generate else SHARED_MEMORY),
                     *(trace_volumes() if spec.quality else []), *([capture_key_volume()] if captures else []),
                     *(trusted_volumes(config) if in_bucket(spec.store.uri) else [])],
     }
+
+
+def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
+    if summary := record.outcome.generate:
+        return language_model_server(owner, spec, record, summary, placement, config)
+    return server(owner, spec, record, placement, config)
 
 
 def _captures(owner: Owner, spec: Spec, revision: str) -> Captures | None:
@@ -173,10 +185,10 @@ def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:
     """The pod's own copy of the engine, which nothing changes after it was checked. The node evicts a pod that takes
     more than it said it would: so the limit is for what has gone wrong, and there is room beside the engine for its
     reports and its reference."""
-    engine, source = record.outcome.engine, record.outcome.source
-    if engine is None or (spec.quality and source is None):
+    summary, source = published(record.outcome), record.outcome.source
+    if summary is None or (spec.quality and source is None):
         return {"name": "engine", "emptyDir": {}}
-    most = 2 * engine.size_bytes + (3 * source.size_bytes if source and spec.quality else 0)
+    most = 2 * summary.size_bytes + (3 * source.size_bytes if source and spec.quality else 0)
     return {"name": "engine", "emptyDir": {"sizeLimit": f"{(most >> 20) + ENGINE_SPARE_MIB}Mi"}}
 
 

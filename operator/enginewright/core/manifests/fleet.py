@@ -8,12 +8,14 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed, short_hash
 from enginewright.core.manifests.service import model_service
+from enginewright.core.servers import Server
+from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec.fleet import member_name
 
 
-def fleet_service(owner: Owner) -> JSON:
+def fleet_service(owner: Owner, server: Server = TRITON) -> JSON:
     """Named as the fleet; selects the replicas of all classes."""
-    return model_service(owner, labels.fleet_selector(owner.name))
+    return model_service(owner, labels.fleet_selector(owner.name), server)
 
 
 def member(owner: Owner, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str]) -> JSON:

@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.core.conditions import parse_timestamp
 from enginewright.core.manifests.common import JSON, sealed, short_hash
 from enginewright.core.observed import ClaimView, EngineRecord, RecordMark
+from enginewright.core.published import published
 from enginewright.core.request import claim_of
 from enginewright.core.spec.base import in_bucket
 from enginewright_builder.contract import ContractError, Outcome, canonical
@@ -79,7 +80,7 @@ def read_record(manifest: Mapping[str, Any]) -> EngineRecord | None:
         return None
     store_uri = str(annotations.get(labels.STORE_URI) or "")
     ours = outcome.fingerprint == annotations.get(labels.FINGERPRINT_FULL) and _known(store_uri)
-    if not (ours and outcome.ok and outcome.engine):
+    if not (ours and outcome.ok and published(outcome)):
         return None
     return EngineRecord(
         fingerprint=outcome.fingerprint, store_claim=claim_of(store_uri) or "", outcome=outcome, store_uri=store_uri,

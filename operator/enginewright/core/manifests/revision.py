@@ -18,6 +18,7 @@ from enginewright.core.manifests.deployment import deployment_name
 from enginewright.core.manifests.record import OUTCOME_FILE, outcome_text, read_outcome
 from enginewright.core.observed import KeptRevision
 from enginewright.core.placement import Placement
+from enginewright.core.published import published
 from enginewright_builder.contract import ContractError, canonical
 
 SPEC_FILE, PLACEMENT_FILE, IMAGE_FILE = "spec.json", "placement.json", "image"
@@ -47,7 +48,7 @@ def read_revision(manifest: Mapping[str, Any]) -> KeptRevision | None:
         outcome = read_outcome(data)
     except (ContractError, ValidationError):
         return None
-    if not (revision and outcome.ok and outcome.engine and outcome.fingerprint):
+    if not (revision and outcome.ok and published(outcome) and outcome.fingerprint):
         return None
     return KeptRevision(revision=revision, spec=spec, image=str(data.get(IMAGE_FILE) or ""), placement=placement,
                         outcome=outcome)

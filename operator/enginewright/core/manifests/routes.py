@@ -12,17 +12,18 @@ from enginewright.core import labels
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed
 from enginewright.core.manifests.service import revision_service_name
 from enginewright.core.routing import API_VERSION, GRPC_ROUTE, HTTP_ROUTE
+from enginewright.core.servers import Server
+from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec.gateway import GatewaySpec, ParentRefSpec
 
 WHOLE = 100
-# The Open Inference Protocol's, in either form: https://github.com/kserve/open-inference-protocol
-HTTP_PREFIX = "/v2"
+# The Open Inference Protocol's: https://github.com/kserve/open-inference-protocol
 GRPC_SERVICE = "inference.GRPCInferenceService"
 
 
-def http_route(owner: Owner, gateway: GatewaySpec, weights: Mapping[str, int]) -> JSON:
+def http_route(owner: Owner, gateway: GatewaySpec, weights: Mapping[str, int], server: Server = TRITON) -> JSON:
     """Raises ValueError when ``weights`` don't sum to 100."""
-    match = {"path": {"type": "PathPrefix", "value": HTTP_PREFIX}}
+    match = {"path": {"type": "PathPrefix", "value": server.api_prefix}}
     return _route(HTTP_ROUTE, owner, gateway, gateway.hostnames, match, _backends(owner, weights, labels.HTTP_PORT))
 
 
@@ -33,9 +34,10 @@ def grpc_route(owner: Owner, gateway: GatewaySpec, weights: Mapping[str, int]) -
     return _route(GRPC_ROUTE, owner, gateway, gateway.grpc_hostnames, match, backends)
 
 
-def routes(owner: Owner, gateway: GatewaySpec, weights: Mapping[str, int]) -> tuple[JSON, ...]:
+def routes(owner: Owner, gateway: GatewaySpec, weights: Mapping[str, int],
+           server: Server = TRITON) -> tuple[JSON, ...]:
     """All that ``gateway`` asks for."""
-    found = (http_route(owner, gateway, weights),)
+    found = (http_route(owner, gateway, weights, server),)
     return (*found, grpc_route(owner, gateway, weights)) if gateway.grpc_hostnames else found
 
 

@@ -19,7 +19,9 @@ from enginewright.core.manifests.common import (
 from enginewright.core.manifests.quality import trace_arguments, trace_mounts
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
+from enginewright.core.published import published
 from enginewright.core.request import server_image
+from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec import Spec
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
@@ -33,8 +35,8 @@ STARTUP_PERIOD = 2
 def startup_seconds(record: EngineRecord) -> int:
     """How long a server may take to load: five times what the build measured, and a minute. A page cache that is cold,
     a busy node or a slower volume multiply it; a server that hangs must still be ended."""
-    engine = record.outcome.engine
-    return 60 + math.ceil(5 * (engine.load_seconds if engine else 0))
+    summary = published(record.outcome)
+    return 60 + math.ceil(5 * (summary.load_seconds if summary else 0))
 
 
 def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> JSON:
@@ -50,7 +52,7 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         "ports": container_ports(TRITON),
         "resources": resources(config.server_resources, spec.serving.resources, placement),
         "securityContext": container_security(),
-        "startupProbe": _smoke_test(owner, startup_seconds(record)),
+        "startupProbe": smoke_test(TRITON, owner, startup_seconds(record)),
         "readinessProbe": http_probe(TRITON.ready_path, period=2, timeout=2, failures=3),
         # Slow to kill: a server at its limit answers late, and killing it makes the others later.
         "livenessProbe": http_probe(TRITON.live_path, period=10, timeout=5, failures=6),
@@ -79,10 +81,10 @@ def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
         *config.server_args, *(trace_arguments() if spec.quality else [])]
 
 
-def _smoke_test(owner: Owner, seconds: int) -> JSON:
+def smoke_test(server: Server, owner: Owner, seconds: int) -> JSON:
     """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
     to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
-    url = f"http://127.0.0.1:{labels.HTTP_PORT}{TRITON.ready_path}"
+    url = f"http://127.0.0.1:{labels.HTTP_PORT}{server.ready_path}"
     command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
                f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
                f"--seconds={seconds}")

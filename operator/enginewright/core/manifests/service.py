@@ -8,7 +8,7 @@ import functools
 from enginewright.core import labels
 from enginewright.core.manifests.activator import backend_name
 from enginewright.core.manifests.common import JSON, Owner, metadata, sealed, short_hash
-from enginewright.core.servers import Port
+from enginewright.core.servers import Port, Server
 from enginewright.core.servers.triton import TRITON
 
 # No revision is called so: revisions are hexadecimal.
@@ -16,9 +16,9 @@ NO_REVISION = "none"
 LONGEST_NAME = 63  # of a DNS label, as a Service's name is
 
 
-def service(owner: Owner, revision: str = "") -> JSON:
+def service(owner: Owner, revision: str = "", server: Server = TRITON) -> JSON:
     """Named as the object. Selects every revision, or only ``revision`` where given."""
-    return model_service(owner, _selector(owner, revision))
+    return model_service(owner, _selector(owner, revision), server)
 
 
 def activator_service(owner: Owner) -> JSON:
@@ -30,8 +30,8 @@ def _selector(owner: Owner, revision: str) -> dict[str, str]:
     return labels.revision_selector(owner.name, revision) if revision else labels.model_selector(owner.name)
 
 
-def model_service(owner: Owner, selector: dict[str, str]) -> JSON:
-    """What clients talk to, before the pods that ``selector`` selects."""
+def model_service(owner: Owner, selector: dict[str, str], server: Server = TRITON) -> JSON:
+    """What clients talk to, before the pods that ``selector`` selects, which run ``server``."""
     return sealed({
         "apiVersion": "v1",
         "kind": "Service",
@@ -39,7 +39,7 @@ def model_service(owner: Owner, selector: dict[str, str]) -> JSON:
         "spec": {
             "type": "ClusterIP",
             "selector": selector,
-            "ports": [_port(port) for port in TRITON.ports],
+            "ports": [_port(port) for port in server.ports],
         },
     })
 
@@ -54,10 +54,10 @@ def revision_service_name(owner_name: str, revision: str) -> str:
     return f"{owner_name}-{revision}"
 
 
-def revision_service(owner: Owner, revision: str) -> JSON:
+def revision_service(owner: Owner, revision: str, server: Server = TRITON) -> JSON:
     """The backend of routes."""
     return _for_clients(owner, revision_service_name(owner.name, revision),
-                         labels.revision_selector(owner.name, revision), {labels.REVISION: revision})
+                        labels.revision_selector(owner.name, revision), {labels.REVISION: revision}, server)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -83,7 +83,8 @@ def mirror_service(owner: Owner, revision: str) -> JSON:
     })
 
 
-def _for_clients(owner: Owner, name: str, selector: dict[str, str], extra: dict[str, str]) -> JSON:
+def _for_clients(owner: Owner, name: str, selector: dict[str, str], extra: dict[str, str],
+                 server: Server = TRITON) -> JSON:
     return sealed({
         "apiVersion": "v1",
         "kind": "Service",
@@ -91,7 +92,7 @@ def _for_clients(owner: Owner, name: str, selector: dict[str, str], extra: dict[
         "spec": {
             "type": "ClusterIP",
             "selector": selector,
-            "ports": [_port(port) for port in TRITON.client_ports],
+            "ports": [_port(port) for port in server.client_ports],
         },
     })
 

@@ -37,19 +37,27 @@ class Metrics:
 @dataclass(frozen=True, kw_only=True)
 class Server:
     """``program`` starts its command line. ``exit_option`` takes the seconds for which a server that stops goes on with
-    requests that it is answering. A GET of ``live_path`` or ``ready_path`` at the HTTP port gives 200 where it is."""
+    requests that it is answering. A GET of ``live_path`` or ``ready_path`` at the HTTP port gives 200 where it is.
+    Paths of its API begin with ``api_prefix``."""
 
     program: tuple[str, ...]
     ports: tuple[Port, ...]
     exit_option: str
     live_path: str
     ready_path: str
+    api_prefix: str
     metrics: Metrics
 
     @property
     def client_ports(self) -> tuple[Port, ...]:
         """Without that of the metrics, which are read from each pod."""
         return tuple(port for port in self.ports if port.name != labels.PORT_METRICS)
+
+    @property
+    def metrics_port(self) -> int:
+        """Where its Prometheus page is: that of HTTP where it has no port of its own."""
+        found = {port.name: port.number for port in self.ports}
+        return found.get(labels.PORT_METRICS, found[labels.PORT_HTTP])
 
     @property
     def port_words(self) -> list[str]:

@@ -20,6 +20,8 @@ TRITON: Final = Server(
     exit_option="exit-timeout-secs",
     live_path="/v2/health/live",
     ready_path="/v2/health/ready",
+    # The Open Inference Protocol's: https://github.com/kserve/open-inference-protocol
+    api_prefix="/v2",
     metrics=Metrics(
         model_label="model",
         pending="nv_inference_pending_request_count",

@@ -15,6 +15,7 @@ VLLM: Final = Server(
     # One for both: it starts to answer when the model is loaded, and says 500 when the engine's process has ended.
     live_path="/health",
     ready_path="/health",
+    api_prefix="/v1",
     metrics=Metrics(
         model_label="model_name",
         pending="vllm:num_requests_waiting",

@@ -104,6 +104,7 @@ def _columns() -> list[dict[str, Any]]:
                wide=True),
         column("Accelerator", ".status.summary.accelerator", "Hardware that serves.", wide=True),
         column("Speedup", ".status.summary.speedup", "Throughput relative to the source model.", wide=True),
-        column("Cost", ".status.summary.cost", "Price of a million inferences at the objective.", wide=True),
+        column("Cost", ".status.summary.cost",
+               "Price of a million inferences at the objective, or of a language model's tokens.", wide=True),
         column("Reason", ".status.summary.reason", "Why Ready is what it is.", wide=True),
     ]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from enginewright.core.conditions import Verdict, bad, good, unknown
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.objective import measured
+from enginewright.core.language_models import asks_of_tokens
+from enginewright.core.published import published
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import EngineSummary
+from enginewright_builder.contract import EngineSummary, GenerateSummary
 
 
 def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
@@ -18,9 +20,11 @@ def accuracy(spec: Spec, engine: EngineResult) -> Verdict:
             Reason.ACCURACY_NOT_REACHED,
             f"{failure.message} status.candidates has what was measured.",
         )
-    summary = engine.record.outcome.engine if engine.record else None
+    summary = published(engine.record.outcome) if engine.record else None
     if summary is None:
         return unknown(Condition.ACCURACY_VERIFIED, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
+    if isinstance(summary, GenerateSummary):
+        return good(Condition.ACCURACY_VERIFIED, Reason.VERIFIED, f"{_agreement(spec, summary)}.")
     figures = (
         f"{spec.accuracy.metric} {summary.accuracy:.4f} (at least {summary.accuracy_low:.4f} with 95 % confidence; "
         f"{1 - spec.accuracy.max_loss:g} is needed)"
@@ -45,11 +49,17 @@ def _beside(summary: EngineSummary) -> str:
     return f"{figures}; held in {groups.judged} groups by {groups.by}{small}"
 
 
+def _agreement(spec: Spec, summary: GenerateSummary) -> str:
+    """The bound is of what is lost beyond the noise floor, so that it may be above the share itself."""
+    return (f"{summary.accuracy:.4f} of the next tokens after {summary.prompts} prompts are the unquantised model's "
+            f"(at least {summary.accuracy_low:.4f} with 95 % confidence, without that model's own noise; "
+            f"{1 - spec.accuracy.max_loss:g} is needed)")
+
+
 def objective(spec: Spec, engine: EngineResult) -> Verdict:
-    latency, throughput = spec.objective.latency, spec.objective.throughput
-    if latency is None and not throughput:
+    if not (spec.objective.latency or spec.objective.throughput or asks_of_tokens(spec)):
         return good(Condition.OBJECTIVE_MET, Reason.NO_OBJECTIVE, "spec.objective asks for no latency or throughput.")
-    summary = engine.record.outcome.engine if engine.record else None
+    summary = published(engine.record.outcome) if engine.record else None
     if summary is None:
         return unknown(Condition.OBJECTIVE_MET, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
     figures = measured(spec, summary)

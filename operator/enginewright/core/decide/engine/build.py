@@ -46,6 +46,7 @@ from enginewright.core.observed import ClaimView, EngineRecord, JobView
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Create, MakeKey, Manifest, Replace
 from enginewright.core.planner.in_the_way import room
+from enginewright.core.published import backend_of, published
 from enginewright.core.reasons import Reason
 from enginewright.core.request import server_image, store_claim
 from enginewright.core.spec.base import in_bucket
@@ -114,7 +115,7 @@ def build_step(
         return _start(build)
     if job.store_uri not in ("", ctx.spec.store.uri):
         return _clear(build, job)
-    if job.outcome and job.outcome.ok and job.outcome.engine:
+    if job.outcome and job.outcome.ok and published(job.outcome):
         return _finish(build, job, job.outcome)
     ended = ran_out(job, TOO_SLOW, ctx.obj.namespace) or server_gave_up(job)
     return _follow(build, job) if job.live and not ended else _fail(build, job)
@@ -329,15 +330,16 @@ def present(record: EngineRecord, cache_hit: bool) -> Finding:
 
 
 def _present(record: EngineRecord, cache_hit: bool) -> Finding:
-    engine = record.outcome.engine
-    what = f"{engine.backend} {engine.precision}" if engine else "engine"
+    summary, engine = published(record.outcome), record.outcome.engine
+    kind = "language model" if record.outcome.generate else "engine"
+    what = f"{backend_of(summary)} {summary.precision} {kind}" if summary else kind
     if engine and engine.fallback:
         return yes(Reason.SOURCE_SERVED, (
             f"No candidate may be served ({engine.fallback}; see status.candidates): the source model itself is, as "
-            f"spec.engine.fallback allows, as {what} engine {record.fingerprint[:8]} with {engine.speedup:.2f} times "
+            f"spec.engine.fallback allows, as {what} {record.fingerprint[:8]} with {engine.speedup:.2f} times "
             f"the throughput of the source as it is."))
     if cache_hit:
         return yes(Reason.CACHE_HIT,
-                   f"The store had the {what} engine {record.fingerprint[:8]} already: nothing was built.")
+                   f"The store had the {what} {record.fingerprint[:8]} already: nothing was built.")
     return yes(Reason.BUILT,
-               f"Built the {what} engine {record.fingerprint[:8]} in {record.outcome.build_seconds:.0f} s.")
+               f"Built the {what} {record.fingerprint[:8]} in {record.outcome.build_seconds:.0f} s.")

@@ -23,6 +23,7 @@ from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, MarkRecord
 from enginewright.core.problems import Problem
+from enginewright.core.published import published
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_request, store_claim
 from enginewright.core.status import BuildStatus, TargetStatus, TriedProfileStatus
@@ -139,7 +140,7 @@ def _usable(ctx: PassContext, record: EngineRecord) -> bool:
     finds it, or not."""
     if retired(record.unreferenced, ctx.now, ctx.config):
         return False
-    return record.store_claim == store_claim(ctx.spec) and record.outcome.engine is not None
+    return record.store_claim == store_claim(ctx.spec) and published(record.outcome) is not None
 
 
 def _present(ctx: PassContext, result: EngineResult, record: EngineRecord) -> EngineResult:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from enginewright.core.decide.objective import Shown, shown
 from enginewright.core.decide.target import Target, Why
+from enginewright.core.published import Published, published
 from enginewright.core.way_back import served
-from enginewright_builder.contract import EngineSummary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class Required:
     shown: bool
 
 
-def on_trial(target: Target) -> EngineSummary | None:
+def on_trial(target: Target) -> Published | None:
     """What the build measured of a target that has to keep the objective. None of one that has served, that a user goes
     back to, or that stands in for what was given up; and where the spec does not ask."""
     ctx, revision, record = target.ctx, target.revision, target.engine.record
@@ -28,7 +28,7 @@ def on_trial(target: Target) -> EngineSummary | None:
         return None
     stable = ctx.serving.stable.revision if ctx.serving.stable else ""
     relied_on = (stable, ctx.rollout.stable, served(ctx.memory.revisions))
-    return None if revision in relied_on else record.outcome.engine
+    return None if revision in relied_on else published(record.outcome)
 
 
 def required(target: Target, *, awaited: bool) -> Required | None:

@@ -25,6 +25,7 @@ from enginewright.core.routing import API_VERSION, HTTP_ROUTE
 from enginewright.core.spec.queue import shortest_timeout
 from enginewright.core.status import RolloutStatus
 from enginewright.core.step import Step
+from enginewright_builder.contract import GenerateSummary
 
 
 def without_gateway(target: Target, wanted: int) -> Desired | None:
@@ -97,8 +98,9 @@ def without_objective(target: Target, wanted: int) -> Desired | None:
 
     def says(meanwhile: str) -> Finding:
         if found is Shown.MISSED:
+            field = "tokens" if isinstance(summary, GenerateSummary) else "latency.milliseconds"
             return no(Reason.OBJECTIVE_MISSED, (
-                f"Revision {target.revision} does not start: {words}. Raise spec.objective.latency.milliseconds, use "
+                f"Revision {target.revision} does not start: {words}. Raise spec.objective.{field}, use "
                 f"faster hardware, or set spec.rollout.requireObjective to false{meanwhile}."))
         return open_question(Reason.OBJECTIVE_UNKNOWN, (
             f"Revision {target.revision} does not start: {words}, of too few requests to know. Ask for a lower "

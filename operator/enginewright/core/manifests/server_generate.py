@@ -1,0 +1,60 @@
+"""The server's own container in a serving pod of a language model: vLLM with the words and variables that the build has
+proven it with, its probes, and the model's folder."""
+
+from __future__ import annotations
+
+from enginewright.core import labels
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.common import (
+    JSON,
+    Owner,
+    container_ports,
+    container_security,
+    http_probe,
+    no_devices,
+    resources,
+    scratch_mounts,
+)
+from enginewright.core.manifests.server import MODELS_PATH, SMOKE_PATH, smoke_test, startup_seconds
+from enginewright.core.observed import EngineRecord
+from enginewright.core.placement import Placement
+from enginewright.core.request import server_image
+from enginewright.core.servers.vllm import VLLM
+from enginewright.core.spec import Spec
+from enginewright_builder.contract import LANGUAGE_MODEL_FOLDER, GenerateSummary
+
+# vLLM fetches nothing, reports no usage, and keeps its caches in the pod's scratch folder, the only one that it may
+# write into. The builder's generate/server.py starts it in the same way.
+ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HOME": "/tmp"}  # noqa: S108  (in the pod)
+
+
+def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summary: GenerateSummary,
+                          placement: Placement, config: OperatorConfig) -> JSON:
+    """The model has no name; clients say the object's, or its fleet's. ``config.server_args`` are for tritonserver
+    alone."""
+    model = f"{MODELS_PATH}/{owner.served_as}"
+    return {
+        "name": labels.CONTAINER_SERVER,
+        "image": server_image(spec, config),
+        "imagePullPolicy": config.pull_policy,
+        # A command: vLLM's own images have an entry point that begins with it, and others have none.
+        "command": list(VLLM.program),
+        "args": [model, f"--served-model-name={owner.served_as}", *summary.words, *VLLM.port_words,
+                 VLLM.exit_word(config.exit_timeout)],
+        "env": [*([no_devices()] if spec.placement.accelerator == "cpu" else []),
+                *({"name": name, "value": value}
+                  for name, value in sorted({**summary.environment, **ENVIRONMENT}.items()))],
+        "ports": container_ports(VLLM),
+        "resources": resources(config.server_resources, spec.serving.resources, placement),
+        "securityContext": container_security(),
+        "startupProbe": smoke_test(VLLM, owner, startup_seconds(record)),
+        # One Python process sends all streams and answers the probes: with many streams it answers late.
+        "readinessProbe": http_probe(VLLM.ready_path, period=2, timeout=5, failures=3),
+        "livenessProbe": http_probe(VLLM.live_path, period=10, timeout=5, failures=6),
+        # A stopping vLLM says that it is well and refuses requests: Kubernetes withdraws endpoints before it stops.
+        "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "engine", "mountPath": model,
+                          "subPath": f"{record.fingerprint}/{LANGUAGE_MODEL_FOLDER}", "readOnly": True},
+                         {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True}, *scratch_mounts()],
+    }

@@ -1,0 +1,175 @@
+"""From the record of a published language model to replicas that serve it, and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from enginewright.core.config import OperatorConfig, Prices
+from enginewright.core.manifests import engine_record, read_record
+from enginewright.core.manifests.record import OUTCOME_FILE
+from enginewright.core.observed import ClaimView
+from enginewright.core.plan import Apply
+from enginewright_builder.contract import Outcome
+from support.cluster import SPEC, Cluster, resolved
+from support.published_language_model import built_language_model, language_model
+
+H100 = "NVIDIA-H100-80GB-HBM3"
+STORE = "pvc://enginewright-store"
+
+
+def served(config: OperatorConfig | None = None, spec: dict[str, Any] | None = None, **changes: Any) -> Cluster:
+    cluster = Cluster(spec={**SPEC, **(spec or {})}, config=config or OperatorConfig())
+    finish(cluster, built_language_model(built_at=cluster.now, **changes))
+    cluster.settle()
+    return cluster
+
+
+def finish(cluster: Cluster, outcome: Outcome) -> None:
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(outcome, of="build")
+
+
+def test_what_a_build_published_is_served() -> None:
+    cluster = served()
+    assert cluster.says("Ready").startswith("True/")
+    assert cluster.says("EngineBuilt") == "True/Built"
+    assert "the vllm bf16 language model" in cluster.condition("EngineBuilt")["message"]
+    assert cluster.says("ObjectiveMet") == "True/NoObjective"
+    (record,) = cluster.records.values()
+    assert record.outcome.generate == language_model()
+
+
+def test_its_accuracy_is_told_in_next_tokens() -> None:
+    told = served().condition("AccuracyVerified")
+    assert (told["status"], told["reason"]) == ("True", "Verified")
+    assert "0.9980 of the next tokens after 120 prompts" in told["message"]
+    assert "at least 0.9955" in told["message"]
+
+
+def test_it_runs_vllm_behind_a_service_of_its_one_port() -> None:
+    cluster = Cluster()
+    finish(cluster, built_language_model(built_at=cluster.now))
+    made: dict[str, Any] = {}
+    for _ in range(20):
+        plan = cluster.move(5)
+        made |= {action.manifest["kind"]: action.manifest for action in plan.actions if isinstance(action, Apply)}
+    (server,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert [*server["command"], *server["args"][:2]] == [
+        "vllm", "serve", "/models/minilm", "--served-model-name=minilm"]
+    assert [port["name"] for port in made["Service"]["spec"]["ports"]] == ["http"]
+
+
+def test_the_service_stays_as_it_is_when_the_record_has_gone() -> None:
+    """Which server runs is read from the record, where it is there."""
+    cluster = served()
+    before, engine = dict(cluster.applied), cluster.status["engine"]
+    cluster.step()
+    assert cluster.applied == before
+    cluster.records.clear()
+    cluster.operate()
+    assert cluster.status["engine"] == engine
+
+
+def test_the_store_has_it_already() -> None:
+    first = served()
+    other = Cluster(records=first.records, name="other", uid="u-2")
+    other.operate()
+    other.finish(resolved())
+    other.settle()
+    assert other.says("EngineBuilt") == "True/CacheHit"
+    assert other.says("Ready").startswith("True/")
+    assert not [job for job in other.jobs.values() if job.step == "build"]
+
+
+def test_its_record_is_written_and_read() -> None:
+    outcome = built_language_model("f" * 64)
+    manifest = engine_record("prod", ClaimView(name="c", uid="u", phase="Bound"), STORE, outcome)
+    record = read_record({**manifest, "metadata": {**manifest["metadata"], "resourceVersion": "1"}})
+    assert record is not None
+    assert record.outcome == outcome
+    nothing = replace(outcome, generate=None)
+    assert read_record({**manifest, "data": {OUTCOME_FILE: nothing.to_json()}}) is None
+
+
+def test_status_has_its_figures() -> None:
+    cluster = served()
+    engine = cluster.status["engine"]
+    assert (engine["backend"], engine["precision"], engine["ships"], engine["speedup"]) == (
+        "vllm", "bf16", "vllm bf16, n-grams", 1.5)
+    assert engine["tokens"] == {
+        "ttftP50Milliseconds": 61.5, "ttftP99Milliseconds": 98.25, "tpotP50Milliseconds": 11.0,
+        "tpotP99Milliseconds": 14.5, "outputRate": 640.0, "goodput": 9.75, "concurrency": 8}
+    assert not {"p99Milliseconds", "throughput", "tritonBackend"} & engine.keys()
+    summary = cluster.status["summary"]
+    assert (summary["engine"], summary["precision"], summary["speedup"]) == ("vllm", "bf16", "1.5x")
+    assert [one["tokens"]["outputRate"] for one in cluster.status["candidates"] if "tokens" in one] == [640.0, 640.0]
+    assert "batching" not in cluster.status
+
+
+def test_history_keeps_it_and_going_back_needs_no_build() -> None:
+    cluster = served()
+    (entry,) = cluster.status["revisions"]
+    assert (entry["backend"], entry["precision"], entry["speedup"], entry["accuracyLow"]) == (
+        "vllm", "bf16", 1.5, 0.9955)
+    assert "p99Milliseconds" not in entry
+    (kept,) = cluster.kept.values()
+    assert kept.outcome.generate == language_model()
+
+
+@pytest.mark.parametrize(("changes", "price"), [
+    ({}, 0.15625),  # 0.36 an hour, 640 tokens a second
+    ({"objective_met": False}, None),
+    ({"device_class": "NVIDIA-L4"}, None),
+])
+def test_a_million_tokens_cost_what_their_hours_cost(changes: dict[str, Any], price: float | None) -> None:
+    config = OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 0.36}))
+    cluster = served(config, **changes)
+    if price is None:
+        assert "cost" not in cluster.status
+    else:
+        assert cluster.status["cost"] == {"perMillionTokens": pytest.approx(price, rel=1e-3), "currency": "EUR",
+                                          "pricePerHour": 0.36}
+        assert cluster.status["summary"]["cost"] == "0.1562 EUR"
+
+
+def test_a_ceiling_of_cost_knows_its_device() -> None:
+    config = OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 0.36}))
+    scaled = {"autoscaling": {"minReplicas": 1, "maxReplicas": 9, "costCeilingPerHour": 0.8}}
+    assert served(config, scaled).status["autoscaling"]["maxReplicas"] == 2
+    unpriced = served(None, scaled).condition("ScalingActive")
+    assert unpriced["reason"] == "PriceUnknown"
+    assert "no price of cpu is known" in unpriced["message"]
+
+
+def test_its_queue_alone_scales_it() -> None:
+    """What a replica does in inferences a second is not known of it."""
+    cluster = served(spec={"autoscaling": {"minReplicas": 1, "maxReplicas": 4}})
+    cluster.queue(200.0, seconds=10)
+    cluster.operate()
+    assert cluster.status["autoscaling"]["desiredReplicas"] > 1
+
+
+def test_one_that_misses_its_objective_is_not_served_where_the_spec_requires_it() -> None:
+    asked = {"rollout": {"requireObjective": True}, "objective": {"latency": {"milliseconds": 5}}}
+    cluster = served(spec=asked, objective_met=False)
+    told = cluster.condition("RolloutComplete")
+    assert told["reason"] == "ObjectiveMissed"
+    assert "p99 98.2 ms until the first token" in told["message"]
+    assert "spec.objective.tokens" in told["message"]
+    assert cluster.says("ObjectiveMet") == "False/NotMet"
+    assert not cluster.pods
+
+
+def test_a_slice_that_misses_the_objective_is_followed_by_a_larger_one() -> None:
+    cluster = Cluster(spec={**SPEC, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}}})
+    finish(cluster, built_language_model(built_at=cluster.now, objective_met=False, device_class=f"{H100}/1g.10gb"))
+    for _ in range(6):
+        cluster.step()
+    (tried,) = cluster.status["placement"]["tried"]
+    assert tried["reason"] == "NotMet"
+    assert "640 tokens a second" in tried["message"]

@@ -1,0 +1,40 @@
+"""What people are told of a language model that serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from enginewright.core.config import OperatorConfig, Prices
+from enginewright.plugin.screen import rows, table
+from enginewright.plugin.words import explain
+from support.cluster import Cluster, resolved
+from support.published_language_model import built_language_model
+
+
+def seen() -> tuple[dict[str, Any], Cluster]:
+    cluster = Cluster(config=OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 0.36})))
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built_language_model(built_at=cluster.now), of="build")
+    cluster.settle()
+    meta = {"name": cluster.name, "namespace": "prod", "generation": cluster.generation}
+    return {"metadata": meta, "spec": cluster.spec, "status": cluster.status}, cluster
+
+
+def test_it_is_explained_in_tokens() -> None:
+    obj, cluster = seen()
+    said = explain(obj, cluster.now)
+    assert said.headline == "minilm serves what its spec asks for."
+    assert said.facts[0].startswith("Language model: vllm bf16, n-grams (")
+    assert ("1.50 times what the unquantised model serves by vLLM's own settings, p99 98.2 ms until the first token, "
+            "p99 14.5 ms for each token after it, 640 tokens a second, accuracy at least 0.9955.") in said.facts[0]
+    assert said.facts[-1] == "Cost: 0.1562 EUR for a million tokens."
+
+
+def test_its_row_has_no_figures_of_inferences() -> None:
+    obj, _ = seen()
+    (row,) = rows([obj])
+    assert (row["ENGINE"], row["COST/M"], row["REASON"]) == ("vllm bf16", "0.1562 EUR", "Serving")
+    assert (row["BUILD-P99"], row["REPLICA/S"], row["INF/J"]) == ("", "", "")
+    assert table([obj]).row_count == 1
