@@ -61,6 +61,11 @@ class ProbeClient(PodClient):
         body, length = await self._ask("POST", _url(address, port, model, "infer"), request.body, headers)
         return None if body is None else await self.apart(read_answer, body, length)
 
+    async def complete(self, address: str, model: str, prompt: str, port: int = HTTP_PORT) -> None:
+        """One token of a language model, by OpenAI's API. Raises :class:`TransientError` and :class:`ProbeError`."""
+        body = json.dumps({"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0}).encode()
+        await self._ask("POST", pod_url(address, port, "v1", "completions"), body, {"Content-Type": "application/json"})
+
     async def _ask(
         self, method: str, url: str, data: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> tuple[bytes | None, int | None]:

@@ -57,12 +57,13 @@ class PrometheusClient:
         if self._sender is not None:
             await self._sender.close()
 
-    async def pending(self, url: str, namespace: str, model: str, matchers: str = "") -> Mapping[str, float]:
+    async def pending(self, url: str, namespace: str, model: str, matchers: str = "",
+                      gauge: str = TRITON.metrics.pending) -> Mapping[str, float]:
         """Queued requests by pod, without pods whose sample is stale. ``matchers`` are further label matchers, comma
-        separated. Raises :class:`TransientError` and :class:`RefusedError`, the latter for matchers that are none and
-        for a query that Prometheus rejects."""
+        separated; ``gauge`` is the servers' name of the figure. Raises :class:`TransientError` and
+        :class:`RefusedError`, the latter for matchers that are none and for a query that Prometheus rejects."""
         try:
-            query = pending_query(namespace, model, matchers)
+            query = pending_query(namespace, model, matchers, gauge)
         except promql.MatcherError as error:
             raise RefusedError(f"spec.autoscaling.prometheus.labels {error}") from error
         return await self._asked(url, lambda server: read_pending(server.custom_query(query), self._stale_after))
@@ -130,13 +131,13 @@ def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[str], None], url: 
         loop.call_soon_threadsafe(call, url)
 
 
-def pending_query(namespace: str, model: str, matchers: str = "") -> str:
+def pending_query(namespace: str, model: str, matchers: str = "", gauge: str = TRITON.metrics.pending) -> str:
     """Values and, marked by a label, the times of the same samples, in one instant query: one moment, one clock.
 
     The pods of a model are named ``<model>-<revision>-<hash>-<suffix>``; the regular expression is anchored by
     Prometheus.
     """
-    series = f"{TRITON.metrics.pending}{{{selector(namespace, model, matchers)}}}"
+    series = f"{gauge}{{{selector(namespace, model, matchers)}}}"
     return f'{series} or label_replace(timestamp({series}), "{_MARK}", "time", "", "")'
 
 

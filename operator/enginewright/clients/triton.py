@@ -13,8 +13,10 @@ from enginewright.clients.page import LARGEST_PAGE, Sample, samples
 from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import GpuMetrics, NoSignalError, ReplicaMetrics
 from enginewright.clients.urls import pod_url
+from enginewright.clients.vllm import parse_vllm_metrics
 from enginewright.core.labels import METRICS_PORT
 from enginewright.core.servers.triton import TRITON
+from enginewright.core.servers.vllm import VLLM
 
 _NAMES: Final = TRITON.metrics
 # What no other server's page has.
@@ -48,6 +50,10 @@ class TritonClient(PodClient):
         """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its
         answer holds no queue depth: an unknown queue must not look like an empty one."""
         return parse_metrics(await self._page(pod_url(address, port, "metrics")))
+
+    async def scrape_vllm(self, address: str, port: int = VLLM.metrics_port) -> ReplicaMetrics:
+        """Of a language model's replica, over the same connections. Raises as :meth:`scrape`."""
+        return parse_vllm_metrics(await self._page(pod_url(address, port, "metrics")))
 
 
 def parse_metrics(page: bytes) -> ReplicaMetrics:

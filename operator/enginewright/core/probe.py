@@ -78,6 +78,11 @@ def make_request(metadata: Mapping[str, Any], seed: int) -> Request:
     return Request(head + b"".join(parts), len(head))
 
 
+def make_prompt(seed: int) -> str:
+    """For a language model. It begins with what no other seed's begins with, so that no server has it in a cache."""
+    return f"{hashlib.sha256(str(seed).encode()).hexdigest()[:16]} {PROBE_REQUEST_ID}"
+
+
 def _inputs(metadata: Mapping[str, Any]) -> list[tuple[str, str, tuple[int, ...]]]:
     """Name, type and shape of each. Raises :class:`ProbeError`."""
     try:

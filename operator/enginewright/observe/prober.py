@@ -13,7 +13,7 @@ from typing import Any, Final
 from enginewright.clients.errors import ClientError
 from enginewright.clients.probe import ProbeClient
 from enginewright.core.comparison import Question, fruitless
-from enginewright.core.probe import Match, ProbeError, Request, Tensor, make_request, match
+from enginewright.core.probe import Match, ProbeError, Request, Tensor, make_prompt, make_request, match
 from enginewright.observe.window import Window
 
 # Similarities for the comparison of outputs, one pair a second, however much live traffic there is; they end with so
@@ -51,7 +51,7 @@ class Prober:
         ends = (replicas[stable[0]], replicas[candidate[0]])
         began = self._clock()
         try:
-            metadata = await self._client.metadata(ends[0], question.model)
+            metadata = {} if question.generates else await self._client.metadata(ends[0], question.model)
             for _ in range(pairs):
                 await self._pair(question, ends, metadata, window)
                 if self._clock() - began > BUDGET:
@@ -71,20 +71,27 @@ class Prober:
         """Raises what the stable revision's failure raises: it says nothing of the candidate. Another input is next
         then: it may be this one that the model refuses."""
         seed = window.tries
-        request = await self._client.apart(make_request, metadata, seed)
+        request = make_prompt(seed) if question.generates else await self._client.apart(make_request, metadata, seed)
         if seed % 2:
             theirs = await self._try(ends[1], question.model, request)
-            mine = await self._client.infer(ends[0], question.model, request)
+            mine = await self._ask(ends[0], question.model, request)
         else:
-            mine = await self._client.infer(ends[0], question.model, request)
+            mine = await self._ask(ends[0], question.model, request)
             theirs = await self._try(ends[1], question.model, request)
         same_model = question.limits.similarity is not None
         window.probed(self._clock(), await self._client.apart(_compared, mine, theirs, same_model))
 
-    async def _try(self, address: str, model: str, request: Request) -> Answered | str:
+    async def _ask(self, address: str, model: str, request: Request | str) -> Answered:
+        """None also for the text of a language model, which is not compared."""
+        if isinstance(request, Request):
+            return await self._client.infer(address, model, request)
+        await self._client.complete(address, model, request)
+        return None
+
+    async def _try(self, address: str, model: str, request: Request | str) -> Answered | str:
         """The answer, or what went wrong."""
         try:
-            return await self._client.infer(address, model, request)
+            return await self._ask(address, model, request)
         except (ClientError, ProbeError) as error:
             return str(error)
 

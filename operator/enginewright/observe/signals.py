@@ -28,6 +28,9 @@ from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.queue import awaits_another
+from enginewright.core.servers import Server
+from enginewright.core.servers.triton import TRITON
+from enginewright.core.servers.vllm import VLLM
 from enginewright.observe.arrivals import Growth
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
@@ -51,7 +54,8 @@ class Target:
     direct scraping; ``matchers`` narrow its query. ``question`` is the analysis under way, for which ``revisions`` maps
     the same pods to theirs. ``starting`` are the moments, on the monotonic clock, at which replicas that are not ready
     were made; ``capacity`` is what one replica was measured to do. ``activators`` maps pods that hold requests to their
-    addresses. ``metered`` says that replicas have whole GPUs, whose counters are theirs."""
+    addresses. ``metered`` says that replicas have whole GPUs, whose counters are theirs; ``server`` is what they
+    run."""
 
     replicas: Mapping[str, str]
     current: int
@@ -64,6 +68,7 @@ class Target:
     prometheus: str = ""
     matchers: str = ""
     metered: bool = False
+    server: Server = TRITON
 
 
 class _Watched:
@@ -256,8 +261,9 @@ class Signals:
         now, found = self._clock(), {}
         places = {f"{name} {address}": name for name, address in target.replicas.items()}
         due = window.replicas.due(places, now)
+        scrape = self._triton.scrape_vllm if target.server is VLLM else self._triton.scrape
         answers = await asyncio.gather(
-            *(self._triton.scrape(target.replicas[places[one]]) for one in due), return_exceptions=True
+            *(scrape(target.replicas[places[one]]) for one in due), return_exceptions=True
         )
         for one, answer in zip(due, answers, strict=True):
             if isinstance(answer, BaseException) and not isinstance(answer, ClientError):
@@ -316,7 +322,8 @@ class Signals:
         pending: Mapping[str, float] | None = None
         trouble: ClientError | None = None
         try:
-            pending = await self._prometheus.pending(source, key.namespace, key.name, target.matchers)
+            pending = await self._prometheus.pending(source, key.namespace, key.name, target.matchers,
+                                                     target.server.metrics.pending)
         except ClientError as error:
             trouble = error
         window.prometheus.note(source, trouble is None, now)

@@ -11,7 +11,9 @@ from typing import Any, Final
 from enginewright.clients.errors import ClientError
 from enginewright.clients.prometheus import PrometheusClient, Series, public, selector
 from enginewright.clients.signals import NoSignalError
+from enginewright.core.servers import Metrics
 from enginewright.core.servers.triton import TRITON
+from enginewright.core.servers.vllm import VLLM
 from enginewright.plugin.wishes import WishError
 
 # Points across the page; more cannot be distinguished.
@@ -25,7 +27,9 @@ async def over_time(url: str, obj: Mapping[str, Any], now: datetime, hours: floa
     """``replicas``, ``queued`` and ``rate`` (requests a second), as history.py takes them. Raises
     :class:`WishError`."""
     step = max(STEP_SECONDS, 3600 * hours / POINTS)
-    asked = queries(selector(obj["metadata"]["namespace"], obj["metadata"]["name"]), step)
+    engine = (obj.get("status") or {}).get("engine") or {}
+    asked = queries(selector(obj["metadata"]["namespace"], obj["metadata"]["name"]), step,
+                    VLLM.metrics if engine.get("tokens") else TRITON.metrics)
     async with PrometheusClient(deadline=DEADLINE_SECONDS) as client:
         try:
             found = await asyncio.gather(*(
@@ -48,9 +52,10 @@ def with_gaps(series: Series, step: float, end: float) -> Series:
     return found
 
 
-def queries(pods: str, step: float) -> dict[str, str]:
-    """Rates over two steps at least, so that nothing falls between two, and over four scrapes at least."""
-    names, window = TRITON.metrics, f"{max(120.0, 2 * step):.0f}s"
+def queries(pods: str, step: float, names: Metrics = TRITON.metrics) -> dict[str, str]:
+    """By the server's ``names``. Rates over two steps at least, so that nothing falls between two, and over four
+    scrapes at least."""
+    window = f"{max(120.0, 2 * step):.0f}s"
     return {
         "replicas": f"count(count by (pod) ({names.pending}{{{pods}}}))",
         "queued": f"sum({names.pending}{{{pods}}})",

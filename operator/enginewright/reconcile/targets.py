@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginewright.core import request, status
+from enginewright.core.language_models import server_at
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
 from enginewright.core.scaling import capacity_asked_for
@@ -16,10 +17,13 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
     ready = [pod for pod in observed.pods if pod.ready and pod.ip and not pod.deleting]
     replicas, revisions = {pod.name: pod.ip for pod in ready}, {pod.name: pod.revision for pod in ready}
     spec = parse_spec(view.spec)
-    if not isinstance(spec, Spec) or spec.autoscaling is None:
-        return Target(replicas=replicas, current=len(replicas), revisions=revisions, question=plan.question,
-                      metered=isinstance(spec, Spec) and _metered(spec))
+    if not isinstance(spec, Spec):
+        return Target(replicas=replicas, current=len(replicas), revisions=revisions, question=plan.question)
     serving = [deployment for deployment in observed.deployments if not deployment.deleting]
+    server = server_at(observed, serving[0].revision if serving else "", spec)
+    if spec.autoscaling is None:
+        return Target(replicas=replicas, current=len(replicas), revisions=revisions, question=plan.question,
+                      metered=_metered(spec), server=server)
     scaled = {action.deployment: action.replicas for action in plan.actions if isinstance(action, Scale)}
     alone = serving[0] if len(serving) == 1 else None
     # During a rollout replicas are asked themselves: Prometheus tells of the queue, not of failed inferences.
@@ -36,6 +40,7 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         prometheus=prometheus.url if prometheus else "",
         matchers=prometheus.labels if prometheus else "",
         metered=_metered(spec),
+        server=server,
     )
 
 

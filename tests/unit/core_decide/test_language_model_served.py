@@ -165,6 +165,24 @@ def test_one_that_misses_its_objective_is_not_served_where_the_spec_requires_it(
     assert not cluster.pods
 
 
+def test_two_of_them_are_compared_by_what_servers_count_and_not_by_their_answers() -> None:
+    """A second revision of the same source: of engines, outputs would be compared."""
+    cluster = served(spec={"rollout": {"analysis": {"seconds": 60}}})
+    before = cluster.status["rollout"]["stable"]
+    cluster.edit(engine={"precision": "fp32"})
+    cluster.operate()
+    cluster.finish(built_language_model(built_at=cluster.now, precision="fp32"), of="build")
+    asked = None
+    for _ in range(12):
+        plan = cluster.step()
+        asked = asked or plan.question
+    assert asked is not None
+    assert (asked.generates, asked.limits.similarity, asked.mirror) == (True, None, False)
+    cluster.settle()
+    assert cluster.says("Ready").startswith("True/")
+    assert cluster.status["rollout"]["stable"] != before
+
+
 def test_a_slice_that_misses_the_objective_is_followed_by_a_larger_one() -> None:
     cluster = Cluster(spec={**SPEC, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}}})
     finish(cluster, built_language_model(built_at=cluster.now, objective_met=False, device_class=f"{H100}/1g.10gb"))

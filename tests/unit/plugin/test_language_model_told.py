@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from enginewright.core.config import OperatorConfig, Prices
+from enginewright.core.servers.vllm import VLLM
+from enginewright.plugin.measured import queries
 from enginewright.plugin.screen import rows, table
 from enginewright.plugin.words import explain
 from support.cluster import Cluster, resolved
@@ -38,3 +40,9 @@ def test_its_row_has_no_figures_of_inferences() -> None:
     assert (row["ENGINE"], row["COST/M"], row["REASON"]) == ("vllm bf16", "0.1562 EUR", "Serving")
     assert (row["BUILD-P99"], row["REPLICA/S"], row["INF/J"]) == ("", "", "")
     assert table([obj]).row_count == 1
+
+
+def test_its_report_asks_prometheus_for_vllms_names() -> None:
+    asked = queries('namespace="prod"', 15.0, VLLM.metrics)
+    assert asked["queued"] == 'sum(vllm:num_requests_waiting{namespace="prod"})'
+    assert asked["rate"] == 'sum(rate(vllm:request_success_total{namespace="prod"}[120s]))'

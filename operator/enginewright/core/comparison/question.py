@@ -39,7 +39,8 @@ class Limits:
 class Question:
     """Which two revisions are compared. ``key`` names the analysis: another one begins with no samples. ``model`` is
     the name under which both serve it. ``alone`` when the stable one has no replica left to compare with; ``mirror``
-    when live requests of the stable one are to be sent to the candidate as well."""
+    when live requests of the stable one are to be sent to the candidate as well; ``generates`` when they serve a
+    language model."""
 
     key: str
     stable: str
@@ -48,6 +49,7 @@ class Question:
     limits: Limits = Limits()
     alone: bool = False
     mirror: bool = False
+    generates: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,10 +10,12 @@ from enginewright.core.comparison.mirrored import Mirrored, required
 from enginewright.core.context import PassContext
 from enginewright.core.decide.strategy.required import Required
 from enginewright.core.decide.strategy.splits import Split
+from enginewright.core.language_models import server_at
 from enginewright.core.quality import Finding as Agreement
 from enginewright.core.quality import find as find_agreement
 from enginewright.core.quality import problems
 from enginewright.core.request import source_key
+from enginewright.core.servers.vllm import VLLM
 from enginewright.core.serving import pods_of
 from enginewright.core.spec import Spec
 from enginewright.core.status import AnalysisStatus
@@ -33,13 +35,16 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
              required: Required | None = None) -> Question:
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
     analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
-    alike, awaited = _comparable(ctx), required is not None and required.awaited
+    generates = server_at(ctx.observed, candidate, ctx.spec) is VLLM
+    # Texts that are made up show no difference of engines: the first other token changes all that follow.
+    alike, awaited = _comparable(ctx) and not generates, required is not None and required.awaited
     return Question(
         key="/".join((stable, candidate, str(number), ctx.retry)),
         stable=stable,
         candidate=candidate,
         model=ctx.obj.served_as,
         alone=split.stable == 0,
+        generates=generates,
         mirror=alike and analysis.mirror and ctx.spec.quality is not None and split.stable > 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,

@@ -1,0 +1,136 @@
+"""The container that the operator asks for runs a real vLLM, which answers the operator's own questions and ends its
+streams before it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from enginewright.clients.probe import ProbeClient
+from enginewright.clients.triton import TritonClient
+from enginewright.core.manifests import deployment
+from enginewright.core.probe import ProbeError, make_prompt
+from enginewright.core.servers.vllm import VLLM
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.packages import packages
+from enginewright_builder.generate.server import PROVEN_ENVIRONMENT, PROVEN_WORDS
+from enginewright_builder.triton import process
+from enginewright_builder.triton.ports import HOST, free_ports
+from support.children import children_of
+from support.language_model import tiny, vllm
+from support.published_language_model import built_language_model
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200), pytest.mark.asyncio(loop_scope="module")]
+
+READY_SECONDS = 900
+SETTINGS = ServerArguments(dtype="float32", max_model_len=512, max_num_seqs=4, cache_gib=1, threads=1,
+                           enforce_eager=True)
+
+
+@dataclass
+class Replica:
+    port: int
+    child: asyncio.subprocess.Process
+    log: Path
+
+
+def container() -> dict[str, Any]:
+    """The server's own, of what a build with these settings has published."""
+    children = children_of("chat", {"source": {"uri": "pvc://models/tiny"}, "placement": {"accelerator": "cpu"}})
+    outcome = built_language_model(
+        children.fingerprint, words=(*PROVEN_WORDS, *SETTINGS.words()),
+        environment={**PROVEN_ENVIRONMENT, **SETTINGS.environment()})
+    made = deployment(children.owner, children.spec, replace(children.record, outcome=outcome), children.placement,
+                      children.config)
+    found: dict[str, Any] = made["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def here(asked: dict[str, Any], model: Path, home: Path, port: int) -> tuple[list[str], dict[str, str]]:
+    """Command and environment on this machine: its folders and a free port in place of the pod's, and the program as
+    its image starts it."""
+    program, verb = asked["command"]
+    assert program == "vllm"
+    places = {"/models/chat": str(model), f"--port={VLLM.ports[0].number}": f"--port={port}"}
+    assert places.keys() <= set(asked["args"])
+    words = [places.get(word, word) for word in asked["args"]]
+    variables = {one["name"]: one["value"] for one in asked["env"]}
+    return ([sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", verb, *words, f"--host={HOST}"],
+            {**variables, "PATH": os.environ["PATH"], "PYTHONPATH": str(packages()), "PYTHONDONTWRITEBYTECODE": "1",
+             "HOME": str(home)})
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def replica(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replica]:
+    vllm()
+    place = tmp_path_factory.mktemp("replica")
+    (port,), log = free_ports(1), place / "log"
+    command, environment = here(container(), tiny(place / "tiny"), place, port)
+    with log.open("wb") as output:
+        child = await asyncio.create_subprocess_exec(*command, env=environment, cwd=place, stdout=output, stderr=output,
+                                                     stdin=asyncio.subprocess.DEVNULL, start_new_session=True)
+    running = Replica(port, child, log)
+    try:
+        await ready(running)
+        yield running
+    finally:
+        await process.end(child, 5.0)
+
+
+async def ready(replica: Replica) -> None:
+    """As the readiness probe asks."""
+    until = time.monotonic() + READY_SECONDS
+    async with httpx.AsyncClient(base_url=f"http://{HOST}:{replica.port}", trust_env=False) as client:
+        while True:
+            assert replica.child.returncode is None, replica.log.read_text()[-4000:]
+            try:
+                if (await client.get(VLLM.ready_path, timeout=5)).status_code == httpx.codes.OK:
+                    return
+            except httpx.TransportError:
+                assert time.monotonic() < until, replica.log.read_text()[-4000:]
+            await asyncio.sleep(0.5)
+
+
+async def test_the_operator_probes_it_and_reads_what_it_counts(replica: Replica) -> None:
+    async with ProbeClient(deadline=120) as prober, TritonClient(deadline=30) as scraper:
+        before = await scraper.scrape_vllm(HOST, replica.port)
+        assert (before.queued, before.answered) == (0.0, 0.0)
+        for seed in range(3):
+            await prober.complete(HOST, "chat", make_prompt(seed), replica.port)
+        with pytest.raises(ProbeError):
+            await prober.complete(HOST, "another", make_prompt(0), replica.port)
+        after = await scraper.scrape_vllm(HOST, replica.port)
+    assert (after.queued, after.answered, after.broken) == (0.0, 3.0, 0.0)
+    assert after.pending.keys() == after.successes.keys() == {"chat"}
+    assert 0 < after.busy < 120e6
+
+
+async def test_a_stream_that_runs_when_it_is_told_to_stop_is_answered_to_its_end(replica: Replica) -> None:
+    asked = {"model": "chat", "prompt": "one", "max_tokens": 200, "ignore_eos": True, "stream": True}
+    url = f"http://{HOST}:{replica.port}/v1/completions"
+    tokens, stopping, done = 0, False, False
+    async with httpx.AsyncClient(trust_env=False, timeout=120) as client, client.stream("POST", url, json=asked) as got:
+        assert got.status_code == httpx.codes.OK
+        async for line in got.aiter_lines():
+            if line == "data: [DONE]":
+                done = True
+            elif line.startswith("data: "):
+                tokens += bool(json.loads(line.removeprefix("data: "))["choices"])
+            if tokens and not stopping:
+                stopping = True
+                replica.child.send_signal(signal.SIGTERM)
+    assert done, replica.log.read_text()[-4000:]
+    assert tokens > 100
+    assert await asyncio.wait_for(replica.child.wait(), 120) == 0, replica.log.read_text()[-4000:]
