@@ -85,8 +85,10 @@ def smoke_test(server: Server, owner: Owner, seconds: int) -> JSON:
     """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
     to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
     url = f"http://127.0.0.1:{labels.HTTP_PORT}{server.ready_path}"
+    # Triton's path is the program's own: said again, it would replace all replicas that run.
+    ready = "" if server is TRITON else f" --ready={server.ready_path}"
     command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
                f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
-               f"--seconds={seconds}")
+               f"--seconds={seconds}{ready}")
     return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
             "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}
