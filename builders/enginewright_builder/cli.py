@@ -28,6 +28,7 @@ from enginewright_builder.tracing import tracing
 from enginewright_builder.triton.key import leave_key
 
 if TYPE_CHECKING:
+    from enginewright_builder.generate.supervised import Supervised
     from enginewright_builder.proving import GivenServer
 
 Run = Callable[[BuildRequest, Path, Tracker], Outcome | None]
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[:1] == ["build"]:
         return _build(_build_parser().parse_args(words[1:]))
     if words[:1] == ["prove"]:
-        return _prove(_prove_parser().parse_args(words[1:]))
+        return _prove(_proof_options(words[1:]))
     if words[:1] == ["gc"]:
         return _collect(_gc_parser().parse_args(words[1:]))
     if words[:1] == ["captures"]:
@@ -89,6 +90,10 @@ def _build(options: argparse.Namespace) -> int:
     def finalists(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome | None:
         if options.key_file:
             leave_key(options.key_file)
+        if options.program:
+            from enginewright_builder.supervise import leave
+
+            leave(options.program)
         if options.repository:  # by the process that writes there, before a server mounts it
             options.repository.mkdir(parents=True, exist_ok=True)
         return run_finalists(request, scratch, tracker, options.hand_over)
@@ -98,9 +103,18 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _prove(options: argparse.Namespace) -> int:
-    servers = _given(options) if options.repository else None  # a language model's are started here
+    servers = _given(options) if options.repository else None
     with tracing("build", JsonLines(own_stdout())) as sink:
-        return _end(run_proof(options.hand_over, servers, Tracker(sink)), sink)
+        return _end(run_proof(options.hand_over, servers, Tracker(sink), _supervised(options)), sink)
+
+
+def _supervised(options: argparse.Namespace) -> Supervised | None:
+    """Of language models; None where this program starts them."""
+    if options.control is None:
+        return None
+    from enginewright_builder.generate.supervised import Supervised
+
+    return Supervised(options.control, options.witness)
 
 
 def _given(options: argparse.Namespace) -> GivenServer:
@@ -154,7 +168,17 @@ def _build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--key-file", type=Path, metavar="FILE",
                         help="make a key for the model control of the server that comes after, and write it there")
     parser.add_argument("--repository", type=Path, metavar="DIR", help="create the folder of that server's models")
+    parser.add_argument("--program", type=Path, metavar="DIR",
+                        help="leave the program there that runs vLLM beside `enginewright-build prove --control`")
     return parser
+
+
+def _proof_options(words: Sequence[str]) -> argparse.Namespace:
+    parser = _prove_parser()
+    options = parser.parse_args(words)
+    if options.control and not options.witness:
+        parser.error("--control needs --witness, the folder where the program that reads there writes")
+    return options
 
 
 def _prove_parser() -> argparse.ArgumentParser:
@@ -162,7 +186,7 @@ def _prove_parser() -> argparse.ArgumentParser:
         prog="enginewright-build prove",
         description="Serve, measure and publish what a build left, on a tritonserver that runs with "
                     "--model-control-mode=explicit. A language model needs no option but --hand-over: this program "
-                    "starts vLLM.")
+                    "starts vLLM, or has it started in another container with --control and --witness.")
     parser.add_argument("--hand-over", required=True, type=Path, metavar="DIR", help="folder that the build left")
     parser.add_argument("--repository", type=Path, metavar="DIR",
                         help="needed for a model of tensors: the server's model repository, as this program sees it; "
@@ -173,6 +197,9 @@ def _prove_parser() -> argparse.ArgumentParser:
     parser.add_argument("--key-file", type=Path, metavar="FILE", help="key of the server's model control")
     parser.add_argument("--key-header", default="enginewright-model-control", metavar="NAME",
                         help="header that carries the key (default %(default)s)")
+    parser.add_argument("--control", type=Path, metavar="DIR",
+                        help="for a language model: folder where the program in the server's container reads what to "
+                             "start")
     parser.add_argument("--witness", type=Path, metavar="DIR", help="folder where the server's container writes its "
                                                                     "state")
     parser.add_argument("--ready-seconds", type=_seconds, default=180.0, metavar="S",

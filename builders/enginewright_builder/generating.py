@@ -4,6 +4,7 @@ published. ``building`` and ``proving`` are the same of models that Triton serve
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 from enginewright_builder import own_device
@@ -20,7 +21,7 @@ from enginewright_builder.contract import (
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.evidence.content import hardware, in_words, versions
-from enginewright_builder.generate.ability import ability
+from enginewright_builder.generate.ability import Ability, ability
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import candidates, ground, reference
 from enginewright_builder.generate.competition import Result, candidates_of, settings_of
@@ -34,6 +35,7 @@ from enginewright_builder.generate.smoke_record import smoke_file
 from enginewright_builder.generate.sweep import Aim, Point
 from enginewright_builder.generate.trial import Bench, Open, Trial
 from enginewright_builder.load import run_on_time
+from enginewright_builder.machine import Machine, look
 from enginewright_builder.report.generation import GenerateReport, prompts
 from enginewright_builder.report.generation_page import write_generate_report
 from enginewright_builder.report.performance import device_class
@@ -49,17 +51,18 @@ _LEFT_OUT = (*PICKLE_SUFFIXES, ".py")
 
 
 def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Budget,
-                server: Open = VllmServer) -> Outcome:
-    """Builds, proves and publishes on this machine. Raises :class:`BuilderError`, or anything for a bug; nothing is
-    published then."""
-    request = resolved.request
-    own_device.check(request.device, steps.tracker.note)
+                server: Open = VllmServer, look: Callable[[], Machine] = look) -> Outcome:
+    """Builds, proves and publishes. ``look`` says what there is where ``server`` starts servers. Raises
+    :class:`BuilderError`, or anything for a bug; nothing is published then."""
+    request, machine = resolved.request, look()
+    own_device.check(request.device, steps.tracker.note, machine)
+    here = ability(request.device, machine)
     with steps.step("fetch", "reading the prompts as the model does"):
         read = _read(resolved)
     aim = _aim(request)
     bench = Bench(folder=resolved.model.path, asks=resolved.asks, aim=aim, tolerance=request.accuracy.tolerance,
                   load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server)
-    result = run_on_time(_compete(bench, resolved, read, steps))
+    result = run_on_time(_compete(bench, resolved, read, here, steps))
     document = serving(result, aim, request.accuracy.tolerance)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
                       build_seconds=round(budget.spent, 1), candidates=tuple(map(summary, result.trials)),
@@ -77,9 +80,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
     return dataclasses.replace(manifest.outcome, manifest_digest=manifest_digest(manifest))
 
 
-async def _compete(bench: Bench, resolved: ResolvedModel, read: list[int], steps: Steps) -> Result:
-    here = ability(resolved.request.device)
-    base = _ground(resolved, read)
+async def _compete(bench: Bench, resolved: ResolvedModel, read: list[int], here: Ability, steps: Steps) -> Result:
+    base = _ground(resolved, read, here)
     with steps.step("ladder", "serving the unquantised model") as report:
         listed = candidates(resolved.model, here, base)
         trials, known = await candidates_of(bench, reference(base), listed, report)
@@ -92,10 +94,10 @@ def _read(resolved: ResolvedModel) -> list[int]:
     return lengths(model.path, resolved.asks, wishes.context_tokens or model.context)
 
 
-def _ground(resolved: ResolvedModel, read: list[int]) -> ServerArguments:
+def _ground(resolved: ResolvedModel, read: list[int], here: Ability) -> ServerArguments:
     longest = max(length + ask.max_tokens for length, ask in zip(read, resolved.asks, strict=True))
     weights = sum(file.stat().st_size for file in resolved.model.path.glob("*.safetensors"))
-    return ground(resolved.model, ability(resolved.request.device), longest=longest, weights=weights,
+    return ground(resolved.model, here, longest=longest, weights=weights,
                   context=_wishes(resolved.request).context_tokens)
 
 

@@ -6,22 +6,26 @@ from collections.abc import Callable
 
 from enginewright_builder.contract import ENERGY, DeviceRequest, ObjectiveRequest
 from enginewright_builder.errors import UserError
+from enginewright_builder.machine import Machine, look
 from enginewright_builder.measure.energy import open_meter, require_energy
 from enginewright_builder.pod import fits
 
 
-def check(asked: DeviceRequest, note: Callable[[str], None]) -> None:
+def check(asked: DeviceRequest, note: Callable[[str], None], machine: Machine | None = None) -> None:
     """``note`` gets product, MIG profile, memory and driver. An engine that is built on another device would be
-    recorded, priced and served as one of the device that was asked for.
+    recorded, priced and served as one of the device that was asked for. ``machine`` is what the container with the
+    device sees; by default it is this process's.
 
     Raises :class:`UserError` ``DeviceMismatch`` or ``DriverTooOld``. What is unknown is no reason.
     """
     if asked.accelerator != "gpu":
         return
-    seen, driver = fits.devices(), fits.driver_facts()
+    there = machine or look()
+    seen = [fits.Device(one.name, one.profile, one.memory_bytes) for one in there.gpus]
+    driver = fits.Driver(there.driver, there.cuda)
     note(f"this build runs on {fits.here(seen, driver)}")
     wanted = {"device": asked.products[0] if asked.products else "", "profile": asked.mig_profile or fits.WHOLE}
-    if why := fits.too_old(driver, fits.cuda_runtimes()):
+    if why := fits.too_old(driver, there.runtimes):
         what, _, remedy = why.partition(": ")[2].partition("; ")
         raise UserError(fits.DRIVER, what, field="spec.placement", value=str(driver), remedy=remedy)
     if fits.misfit(wanted, (), seen):

@@ -24,6 +24,7 @@ from enginewright_builder.steps import Budget, Steps
 if TYPE_CHECKING:
     from enginewright_builder.generate.hand_over import HandOver as ModelHandOver
     from enginewright_builder.generate.resolving import ResolvedModel
+    from enginewright_builder.generate.supervised import Supervised
     from enginewright_builder.generate.trial import Open
     from enginewright_builder.proving import Servers
 
@@ -145,9 +146,10 @@ def run_finalists(request: BuildRequest, scratch: Path, tracker: Tracker, folder
     return outcome
 
 
-def run_proof(folder: Path, servers: Servers | None, tracker: Tracker, server: Open | None = None) -> Outcome:
+def run_proof(folder: Path, servers: Servers | None, tracker: Tracker,
+              server: Open | Supervised | None = None) -> Outcome:
     """The second half. ``servers`` are for a model of tensors. ``server`` makes those of a language model, by default
-    child processes. Never raises either."""
+    child processes; what the device can do is asked where it starts them. Never raises either."""
     told: _Left | None = None
     try:
         if (folder / OUTCOME_FILE).exists():
@@ -166,7 +168,8 @@ def run_proof(folder: Path, servers: Servers | None, tracker: Tracker, server: O
                                    source=told.source, fingerprint=told.request.fingerprint())
 
 
-def _left(folder: Path, servers: Servers | None, server: Open | None) -> tuple[_Left, Prove]:
+def _left(folder: Path, servers: Servers | None,
+          server: Open | Supervised | None) -> tuple[_Left, Prove]:
     """What a first half left in ``folder``, and what goes on with it."""
     from enginewright_builder.generate import hand_over
 
@@ -184,16 +187,20 @@ def _left(folder: Path, servers: Servers | None, server: Open | None) -> tuple[_
     return handed.told, functools.partial(prove_finalists, handed, servers)
 
 
-def _prove_model(told: ModelHandOver, folder: Path, server: Open | None, steps: Steps, budget: Budget) -> Outcome:
+def _prove_model(told: ModelHandOver, folder: Path, server: Open | Supervised | None, steps: Steps,
+                 budget: Budget) -> Outcome:
     from enginewright_builder.generate import hand_over
     from enginewright_builder.generate.server import VllmServer
+    from enginewright_builder.generate.supervised import Supervised
     from enginewright_builder.generating import build_model
+    from enginewright_builder.machine import look
 
     # In the same volume, where a link is as good as a copy.
     with tempfile.TemporaryDirectory(prefix="prove-", dir=folder, ignore_cleanup_errors=True) as scratch:
         with steps.step("fetch", "checking what the first half left"):
             resolved = hand_over.taken(told, folder, Path(scratch))
-        return build_model(resolved, Path(scratch), steps, budget, server or VllmServer)
+        return build_model(resolved, Path(scratch), steps, budget, server or VllmServer,
+                           server.look if isinstance(server, Supervised) else look)
 
 
 def _run(request: BuildRequest, scratch: Path, tracker: Tracker, resolve: Resolve[Found],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 
 from enginewright_builder.contract import DeviceRequest
-from enginewright_builder.system import available_cpus, cpu_flags, free_memory_bytes
+from enginewright_builder.machine import Machine
 
 # Kernels that multiply in BF16: of Intel and AMD, of tiles, and of Arm.
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -30,16 +29,10 @@ class Ability:
         return (self.capability or (0, 0)) >= (8, 0) if self.gpu else bool(self.flags & _BF16_FLAGS)
 
 
-def ability(device: DeviceRequest) -> Ability:
-    """Of this machine, and what it has free."""
+def ability(device: DeviceRequest, seen: Machine) -> Ability:
+    """Of the machine that the server's container sees, and what that has free."""
     if device.accelerator == "gpu":
-        return Ability(gpu=True, capability=_capability(), gpus=max(1, device.gpu_count),
-                       cores=available_cpus(), memory_bytes=device.memory_bytes)
-    return Ability(flags=cpu_flags(), cores=available_cpus(), memory_bytes=free_memory_bytes())
-
-
-def _capability() -> tuple[int, int] | None:
-    done = subprocess.run(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader", "-i", "0"],
-                          capture_output=True, text=True, check=False)
-    major, dot, minor = done.stdout.strip().partition(".")
-    return (int(major), int(minor)) if dot and major.isdigit() and minor.isdigit() else None
+        capability = (seen.capability[0], seen.capability[1]) if len(seen.capability) == 2 else None
+        return Ability(gpu=True, capability=capability, gpus=max(1, device.gpu_count), cores=seen.cores,
+                       memory_bytes=device.memory_bytes)
+    return Ability(flags=frozenset(seen.flags), cores=seen.cores, memory_bytes=seen.memory_bytes)

@@ -1,4 +1,5 @@
-"""A real vLLM as a child process: started on a free loopback port with a model's folder, and always ended."""
+"""A real vLLM, started on a free loopback port with a model's folder, and always ended: as a child process, or as
+subclasses have it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import re
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -47,21 +49,18 @@ def first_error(log: str) -> str:
     return found[1].strip()[:300] if found else ""
 
 
-class VllmServer:
-    """vLLM with the model in ``folder``, as :class:`enginewright_builder.running.Running`.
+class Vllm(ABC):
+    """vLLM with one configuration, as :class:`enginewright_builder.running.Running`. Who starts it is a subclass's.
 
-    It takes no code and no sampling defaults from the folder, and nothing from a hub. Of this process's environment it
-    gets no credentials. Errors carry the end of its log.
+    It takes no code and no sampling defaults from its model's folder, and nothing from a hub. Errors carry the end of
+    its log.
     """
 
-    def __init__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float = READY_SECONDS) -> None:
-        self.folder, self.arguments, self.ready_seconds = folder, arguments.checked(), ready_seconds
+    def __init__(self, arguments: ServerArguments, *, ready_seconds: float) -> None:
+        self.arguments, self.ready_seconds = arguments.checked(), ready_seconds
         self.start_seconds, self.version = 0.0, ""
-        self._scratch = tempfile.TemporaryDirectory(prefix="enginewright-vllm-", ignore_cleanup_errors=True)
         self._address = ""
-        self._child: asyncio.subprocess.Process | None = None
         self._http: httpx.AsyncClient | None = None
-        self.log_file = Path(self._scratch.name) / "vllm.log"
 
     async def __aenter__(self) -> Self:
         try:
@@ -79,56 +78,57 @@ class VllmServer:
     def http_url(self) -> str:
         return f"http://{self._address}"
 
-    @property
-    def pid(self) -> int:
-        if self._child is None:
-            raise RuntimeError("the server was not started")
-        return self._child.pid
-
     async def metrics(self) -> str:
         return (await self._client.get("/metrics")).raise_for_status().text
 
+    @abstractmethod
     async def memory_bytes(self) -> int:
         """Resident memory of its processes. Of a GPU's it is unknown here."""
-        return process.resident_bytes(self.pid)
 
     async def stop(self) -> None:
         """Ends the server and its engine's process, whatever state they are in."""
         if self._http is not None:
             await self._http.aclose()
-        if self._child is not None:
-            await process.end(self._child, STOP_SECONDS)
-        self._scratch.cleanup()
+        await self._end()
 
     def last_words(self) -> str:
-        return f"{LOG_FOLLOWS}\n{process.log_tail(self.log_file)}"
+        return f"{LOG_FOLLOWS}\n{process.last_lines(self._log())}"
 
-    def command(self, port: int) -> list[str]:
-        """``-S``: of this interpreter's own packages none are on the path."""
-        return [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve", str(self.folder.resolve()),
-                f"--served-model-name={SERVED_NAME}", f"--host={HOST}", f"--port={port}",
-                f"--max-logprobs={LOGPROBS}", f"--shutdown-timeout={STOP_SECONDS:.0f}", *PROVEN_WORDS,
-                *self.arguments.words()]
+    def words(self) -> list[str]:
+        """Of its command line behind the model's folder, but for where it listens."""
+        return [f"--served-model-name={SERVED_NAME}", f"--max-logprobs={LOGPROBS}",
+                f"--shutdown-timeout={STOP_SECONDS:.0f}", *PROVEN_WORDS, *self.arguments.words()]
 
-    def environment(self) -> dict[str, str]:
-        home = self._scratch.name
-        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        return {**passed, "HOME": home, "PYTHONPATH": str(packages()), "PYTHONDONTWRITEBYTECODE": "1",
-                "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
+    def variables(self) -> dict[str, str]:
+        """Of its environment, whatever else is there."""
+        return {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
                 **PROVEN_ENVIRONMENT, **self.arguments.environment()}
+
+    @abstractmethod
+    async def _begin(self, port: int) -> None:
+        """Has it started at ``port`` of the loopback."""
+
+    @abstractmethod
+    def _status(self) -> int | None:
+        """With which it ended by itself; None before."""
+
+    @abstractmethod
+    def _log(self) -> str:
+        """Its end at least; empty where there is none."""
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """Safe to call twice, and where nothing began."""
 
     async def _start(self) -> None:
         (port,) = free_ports(1)
         self._address = f"{HOST}:{port}"
         began = time.monotonic()
-        with self.log_file.open("wb") as log:
-            self._child = await asyncio.create_subprocess_exec(
-                *self.command(port), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(),
-                cwd=self._scratch.name, start_new_session=True)
+        await self._begin(port)
         self._http = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=10.0)
         while not await self._ready():
-            if self._child.returncode is not None:  # its port may be another server's
-                raise self._failure(f"vLLM ended with status {self._child.returncode}")
+            if (status := self._status()) is not None:  # its port may be another server's
+                raise self._failure(f"vLLM ended with status {status}")
             if time.monotonic() - began > self.ready_seconds:
                 raise self._failure(f"vLLM was not ready within {self.ready_seconds:.0f} s")
             await asyncio.sleep(POLL_SECONDS)
@@ -143,7 +143,7 @@ class VllmServer:
 
     def _failure(self, problem: str) -> BuilderError:
         words = self.last_words()
-        if cause := first_error(self.log_file.read_text(errors="replace")):
+        if cause := first_error(self._log()):
             problem = f"{problem}: {cause}"
         if "address already in use" in words.lower():
             return TransientError("PortTaken", f"{problem}: a port was taken meanwhile", remedy="it is tried again")
@@ -157,3 +157,49 @@ class VllmServer:
         if self._http is None:
             raise RuntimeError("the server was not started")
         return self._http
+
+
+class VllmServer(Vllm):
+    """vLLM with the model in ``folder``, as a child process. Of this process's environment it gets no credentials."""
+
+    def __init__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float = READY_SECONDS) -> None:
+        super().__init__(arguments, ready_seconds=ready_seconds)
+        self.folder = folder
+        self._scratch = tempfile.TemporaryDirectory(prefix="enginewright-vllm-", ignore_cleanup_errors=True)
+        self._child: asyncio.subprocess.Process | None = None
+        self.log_file = Path(self._scratch.name) / "vllm.log"
+
+    @property
+    def pid(self) -> int:
+        if self._child is None:
+            raise RuntimeError("the server was not started")
+        return self._child.pid
+
+    async def memory_bytes(self) -> int:
+        return process.resident_bytes(self.pid)
+
+    def command(self, port: int) -> list[str]:
+        """``-S``: of this interpreter's own packages none are on the path."""
+        return [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve", str(self.folder.resolve()),
+                *self.words(), f"--host={HOST}", f"--port={port}"]
+
+    def environment(self) -> dict[str, str]:
+        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        return {**passed, "HOME": self._scratch.name, "PYTHONPATH": str(packages()), **self.variables()}
+
+    async def _begin(self, port: int) -> None:
+        with self.log_file.open("wb") as log:
+            self._child = await asyncio.create_subprocess_exec(
+                *self.command(port), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(),
+                cwd=self._scratch.name, start_new_session=True)
+
+    def _status(self) -> int | None:
+        return self._child.returncode if self._child else None
+
+    def _log(self) -> str:
+        return process.log(self.log_file)
+
+    async def _end(self) -> None:
+        if self._child is not None:
+            await process.end(self._child, STOP_SECONDS)
+        self._scratch.cleanup()

@@ -60,12 +60,21 @@ async def end(child: asyncio.subprocess.Process, patience: float) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def log_tail(log: Path) -> str:
-    """The last lines of a server's log; empty where there is none."""
+def log(file: Path) -> str:
+    """A server's; empty where there is none."""
     try:
-        text = log.read_text(errors="replace")
+        return file.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def log_tail(file: Path) -> str:
+    """The last lines of a server's log; empty where there is none."""
+    return last_lines(log(file))
+
+
+def last_lines(text: str) -> str:
+    """Of a log, as many as an error's message has."""
     return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from enginewright.core import labels
 from enginewright.core.config import Images, OperatorConfig, Resources
 from enginewright.core.manifests import (
     Owner,
+    build_job,
     deployment,
     fleet_service,
     gc_job,
@@ -275,6 +277,13 @@ def test_a_build_that_the_server_image_proves(kind: str) -> None:
     assert children.fingerprint == OBJECTS[kind].fingerprint, "who proves it makes no other engine"
 
 
+@pytest.mark.parametrize("kind", ["cpu", "gpu", "dra"])
+def test_a_build_of_a_language_model(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[build_job.__module__], "is_generate", lambda spec: True)
+    check_golden(HERE / kind / "build_job_of_language_model.yaml",
+                 children_of(NAMES[kind], SPECS[kind], CONFIGS[kind]).all()["build_job"])
+
+
 def test_collector_of_unused_engines() -> None:
     manifest = gc_job("models", "pvc://engines/team-a", "claim-uid", ["e" * 64, "f" * 64], CONFIGS["cpu"])
     check_golden(HERE / "cpu" / "gc_job.yaml", manifest)
@@ -300,6 +309,7 @@ def test_no_golden_is_left_over() -> None:
                "fleet/member_slice.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "cpu/resolve_job_with_credentials.yaml", "cpu/build_job_with_credentials.yaml",
-               *(f"{kind}/build_job_in_server_image.yaml" for kind in ("cpu", "gpu", "dra")),
+               *(f"{kind}/build_job_{how}.yaml" for kind in ("cpu", "gpu", "dra")
+                 for how in ("in_server_image", "of_language_model")),
                "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

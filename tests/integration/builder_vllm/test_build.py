@@ -4,7 +4,9 @@ two or three times, and what was published, served as its serving.json says."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,12 +29,15 @@ from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.resolving import resolve_model
 from enginewright_builder.generate.server import VllmServer
 from enginewright_builder.generate.serving import read_serving
+from enginewright_builder.generate.supervised import Supervised, SupervisedServer
 from enginewright_builder.generating import build_model
+from enginewright_builder.pipeline import run_finalists, run_proof
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.report.generation import GenerateReport
 from enginewright_builder.steps import Budget, Steps
 from support import browser
 from support.language_model import tiny, vllm
+from support.supervising import supervised
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
 
@@ -114,3 +119,32 @@ def test_what_was_published_serves_as_it_says(outcome: Outcome, request_: BuildR
         return answer.error or f"{answer.output_tokens} tokens"
 
     assert asyncio.run(answered()) == "4 tokens"
+
+
+class ReferenceAlone(Supervised):
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> SupervisedServer:
+        if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE or \
+                arguments.speculative_tokens:
+            raise UserError("ServerLoadFailed", "not in this test")
+        return super().__call__(folder, arguments, ready_seconds=ready_seconds)
+
+
+def test_a_supervisor_starts_it_for_a_prover_elsewhere(request_: BuildRequest, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a build's pod: the first half leaves the model, and the prover speaks by two folders and HTTP alone."""
+    monkeypatch.setattr(generating, "LOAD_SECONDS", (1.0, 1.0))
+    (tmp_path / "store").mkdir()
+    request, tracker = dataclasses.replace(request_, store_path=str(tmp_path / "store")), Tracker(JsonLines())
+    assert run_finalists(request, tmp_path, tracker, tmp_path / "left") is None
+    # The image's `vllm serve`.
+    command = [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve"]
+    with supervised(tmp_path, command, tmp_path / "left" / "model", {"PYTHONPATH": vllm()}) as place:
+        outcome = run_proof(tmp_path / "left", None, tracker, ReferenceAlone(place.control, place.witness))
+        assert place.state().pid == 0
+    assert outcome.ok, outcome.error
+    folder = tmp_path / "store" / outcome.fingerprint
+    verify(folder, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
+    assert outcome.generate is not None
+    assert (outcome.generate.name, outcome.generate.server_version) == ("fp32", read_serving(folder).server_version)
+    assert outcome.generate.memory_bytes > 100 << 20
+    assert (folder / "model" / "config.json").is_file()

@@ -25,7 +25,7 @@ KEY_SIZE = "1Mi"
 LOOPBACK = "127.0.0.1"
 # The prover reads the energy of its windows, a second or longer, from Triton, which would renew it every two seconds.
 METRICS_INTERVAL = "--metrics-interval-ms=100"
-_READ_ONLY = {"readOnly": True}
+READ_ONLY = {"readOnly": True}
 # Port and state of a listening socket, as /proc/net/tcp has them.
 _LISTENS = f":{labels.HTTP_PORT:04X} 00000000:0000 0A"
 # Before the shell becomes the server: what the prover cannot see from its own container. A file is renamed into its
@@ -52,8 +52,9 @@ def proven_by_the_server(pod: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     """``pod``, whose one container builds and proves, with a container for each step."""
     # A copy for each: several containers share no object.
     build, server, prove = (deepcopy(pod["containers"][0]) for _ in range(3))
+    volumes = [*server_volumes(deepcopy(pod["volumes"])), *_key_volumes()]
     return {**pod, "initContainers": [_build(build), _server(server, spec, config)],
-            "containers": [_prove(prove, config)], "volumes": [*pod["volumes"], *_volumes(deepcopy(pod["volumes"]))]}
+            "containers": [_prove(prove, config)], "volumes": [*pod["volumes"], *volumes]}
 
 
 def _build(build: JSON) -> JSON:
@@ -66,20 +67,26 @@ def _build(build: JSON) -> JSON:
 def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     """It begins when ``build`` has ended, so they never share the device, and ends when the prover has: a sidecar. It
     has as much of everything as the build."""
-    on_cpu = spec.placement.accelerator == "cpu"
+    # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
+    started = {"args": ["/bin/sh", "-c", SCRIPT, "sh", *_arguments(spec.placement.accelerator == "cpu")]}
+    mounts = [{"name": WORK, "mountPath": MODELS, "subPath": "models", **READ_ONLY},
+              {"name": WITNESS, "mountPath": WITNESS_PATH}, *_key_mounts()]
+    return server_container(build, spec, config, started, mounts)
+
+
+def server_container(build: JSON, spec: Spec, config: OperatorConfig, started: JSON, mounts: list[JSON]) -> JSON:
+    """The sidecar with the device. ``started`` is its command, ``mounts`` come before those of scratch."""
     return {
         "name": labels.CONTAINER_SERVER,
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         "restartPolicy": "Always",
-        # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
-        "args": ["/bin/sh", "-c", SCRIPT, "sh", *_arguments(on_cpu)],
-        **({"env": [no_devices()]} if on_cpu else {}),
+        **started,
+        **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
         "resources": build["resources"],
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": WORK, "mountPath": MODELS, "subPath": "models", **_READ_ONLY},
-                         {"name": WITNESS, "mountPath": WITNESS_PATH}, *_key_mounts(),
+        "volumeMounts": [*mounts,
                          {"name": "server-tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
                          {"name": "server-shm", "mountPath": "/dev/shm"}],  # noqa: S108  (in the pod)
     }
@@ -94,32 +101,42 @@ def _arguments(on_cpu: bool) -> list[str]:
 
 
 def _prove(build: JSON, config: OperatorConfig) -> JSON:
-    """What the user adds to the build is added here as well: it publishes, and may need the same proxy or certificate.
+    arguments = ["--key-file", labels.KEY_FILE, "--key-header", labels.KEY_HEADER]
+    return prove_container(build, config, ["--repository", MODELS, *arguments], _key_mounts())
+
+
+def prove_container(build: JSON, config: OperatorConfig, arguments: list[str], mounts: list[JSON]) -> JSON:
+    """Without a device. ``mounts`` are beside those of what the build left and of what the server says of itself.
+
+    What the user adds to the build is added here as well: it publishes, and may need the same proxy or certificate.
     Neither the request nor the sources are read any more."""
     kept = [mount for mount in build["volumeMounts"]
             if mount["name"] != "request" and not mount["name"].startswith("source-")]
-    env = [one for one in build.get("env", []) if one["name"] != no_devices()["name"]]
     return {
         **build,
         "name": labels.CONTAINER_PROVE,
-        "args": ["prove", "--hand-over", HAND_OVER, "--repository", MODELS, "--key-file", labels.KEY_FILE,
-                 "--key-header", labels.KEY_HEADER, "--witness", WITNESS_PATH],
-        "env": [*env, no_devices()],
+        "args": ["prove", "--hand-over", HAND_OVER, *arguments, "--witness", WITNESS_PATH],
+        "env": given_no_devices(build),
         "resources": resources(config.prove_resources),
         "volumeMounts": [*kept, {"name": WORK, "mountPath": WORK_PATH},
-                         {"name": WITNESS, "mountPath": WITNESS_PATH, **_READ_ONLY}, *_key_mounts()],
+                         {"name": WITNESS, "mountPath": WITNESS_PATH, **READ_ONLY}, *mounts],
     }
 
 
-def _volumes(there: list[JSON]) -> list[JSON]:
+def given_no_devices(container: JSON) -> list[JSON]:
+    """Its variables, whatever the user wrote."""
+    return [*(one for one in container.get("env", []) if one["name"] != no_devices()["name"]), no_devices()]
+
+
+def server_volumes(there: list[JSON]) -> list[JSON]:
     """The server has shared memory of its own, of the size that the build has."""
     shared = next(volume for volume in there if volume["name"] == "shm")
     return [{"name": WORK, "emptyDir": {}}, {"name": WITNESS, "emptyDir": {"sizeLimit": WITNESS_SIZE}},
-            {"name": "server-tmp", "emptyDir": {}}, {**shared, "name": "server-shm"}, *_key_volumes()]
+            {"name": "server-tmp", "emptyDir": {}}, {**shared, "name": "server-shm"}]
 
 
 def _key_mounts(*, read_only: bool = True) -> list[JSON]:
-    return [{"name": labels.VOLUME_KEY, "mountPath": labels.KEY_PATH, **(_READ_ONLY if read_only else {})}]
+    return [{"name": labels.VOLUME_KEY, "mountPath": labels.KEY_PATH, **(READ_ONLY if read_only else {})}]
 
 
 def _key_volumes() -> list[JSON]:

@@ -1,0 +1,101 @@
+"""The pod of a language model's build: who holds the device, who sees what, and by what the containers speak."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.build_job import build_job
+from enginewright.core.manifests.proof_generate import proven_language_model
+from enginewright.core.planner.objects import views_of
+from enginewright_builder.cli import _build_parser, _proof_options
+from support.children import children_of
+from support.specs import valid_specs
+
+JSON = dict[str, Any]
+CONFIG = OperatorConfig(job_env={"HTTPS_PROXY": "http://proxy.example:3128"})
+CPU: JSON = {"source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "cpu"}}
+
+
+def pods(raw: JSON) -> tuple[JSON, JSON]:
+    """Of a build in one container, and as it is for a language model."""
+    children = children_of("m", raw, CONFIG)
+    plain: JSON = children.all()["build_job"]["spec"]["template"]["spec"]
+    return plain, proven_language_model(plain, children.spec, CONFIG)
+
+
+def containers(raw: JSON) -> dict[str, JSON]:
+    _, pod = pods(raw)
+    assert [one["name"] for one in pod["initContainers"]] == ["build", "server"]
+    assert [one["name"] for one in pod["containers"]] == ["prove"]
+    return {one["name"]: one for one in [*pod["initContainers"], *pod["containers"]]}
+
+
+def mounts(container: JSON, *, writable: bool = False) -> set[str]:
+    return {mount["name"] for mount in container["volumeMounts"] if not (writable and mount.get("readOnly"))}
+
+
+@given(valid_specs())
+def test_the_server_sees_the_model_alone_and_each_folder_has_one_writer(raw: JSON) -> None:
+    found = containers(raw)
+    server = found["server"]
+    assert server["restartPolicy"] == "Always"
+    assert mounts(server) == {"work", "control", "witness", "server-tmp", "server-shm"}
+    assert mounts(server, writable=True) == {"witness", "server-tmp", "server-shm"}
+    assert {one["subPath"] for one in server["volumeMounts"] if one["name"] == "work"} == {"hand-over/model", "program"}
+    assert "envFrom" not in server
+    assert {one["name"] for one in server.get("env", [])} <= {"NVIDIA_VISIBLE_DEVICES"}
+    for name in ("build", "prove"):
+        assert {"store", "signing-keys", "work"} <= mounts(found[name])
+        assert not {"server-tmp", "server-shm"} & mounts(found[name])
+    assert not {"control", "witness"} & mounts(found["build"])
+    assert not any(name == "request" or name.startswith("source-") for name in mounts(found["prove"]))
+    assert "control" in mounts(found["prove"], writable=True)
+    assert {"witness", "signing-keys"}.isdisjoint(mounts(found["prove"], writable=True))
+
+
+@given(valid_specs())
+def test_the_server_alone_has_the_device(raw: JSON) -> None:
+    plain, pod = pods(raw)
+    node = {"kind": "Node", "metadata": {"name": "n"}, "status": {}}
+    seen, before = (views_of([node, {"kind": "Pod", "metadata": {"name": "p"}, "spec": {**one, "nodeName": "n"}}])[0]
+                    for one in (pod, plain))
+    assert [one.devices for one in seen.pods] == [one.devices for one in before.pods]
+    build, server = pod["initContainers"]
+    assert server["resources"] == plain["containers"][0]["resources"]
+    for container in (build, *pod["containers"]):
+        assert "claims" not in container["resources"]
+        assert not any("/" in name for kind in container["resources"].values() for name in kind)
+        assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in container["env"]
+    assert build["resources"]["requests"]["memory"] == server["resources"]["requests"]["memory"]
+
+
+def test_each_program_knows_its_words_and_their_folders_are_those_of_the_mounts() -> None:
+    found = containers(CPU)
+    built = _build_parser().parse_args(found["build"]["args"][1:])
+    proven = _proof_options(found["prove"]["args"][1:])
+    assert built.hand_over == proven.hand_over
+    words = found["server"]["args"]
+    assert found["server"]["command"] == ["python3", "-I", "-S", "/program"]
+    assert words[words.index("--"):] == ["--", "vllm", "serve"]
+    at = {(one["name"], one.get("subPath", "")): one["mountPath"] for one in found["server"]["volumeMounts"]}
+    told = dict(zip(words[:6:2], words[1:6:2], strict=True))
+    assert told == {"--control": str(proven.control), "--witness": str(proven.witness), "--model": "/model"}
+    assert (at["control", ""], at["witness", ""]) == (told["--control"], told["--witness"])
+    assert at["work", "hand-over/model"] == told["--model"]
+    assert built.hand_over.relative_to("/work").as_posix() == "hand-over"
+    assert built.program.relative_to("/work").as_posix() == "program"
+
+
+def test_bad_input_of_either_half_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[build_job.__module__], "is_generate", lambda spec: True)
+    rules = children_of("m", CPU, CONFIG).all()["build_job"]["spec"]["podFailurePolicy"]["rules"]
+    assert [rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule] == ["build", "prove"]
+
+
+def test_no_spec_of_today_is_of_a_language_model() -> None:
+    assert "initContainers" not in children_of("m", CPU, CONFIG).all()["build_job"]["spec"]["template"]["spec"]
