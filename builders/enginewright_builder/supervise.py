@@ -197,7 +197,7 @@ class Supervisor:
         write(self.witness / STATE, dumps(self.state))
 
     def _wait(self, seconds: float) -> None:
-        """For a signal at most so long, and reaps whoever has ended: the container's first process has to."""
+        """For a signal at most so long, and reaps each child that has ended: the container's first process has to."""
         woken = signal.sigtimedwait(_WAKING, seconds)
         if woken and woken.si_signo != signal.SIGCHLD:
             self._told_to_end = True

@@ -69,8 +69,8 @@ def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     has as much of everything as the build."""
     # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
     started = {"args": ["/bin/sh", "-c", SCRIPT, "sh", *_arguments(spec.placement.accelerator == "cpu")]}
-    mounts = [{"name": WORK, "mountPath": MODELS, "subPath": "models", **READ_ONLY},
-              {"name": WITNESS, "mountPath": WITNESS_PATH}, *_key_mounts()]
+    mounts: list[JSON] = [{"name": WORK, "mountPath": MODELS, "subPath": "models", **READ_ONLY},
+                          {"name": WITNESS, "mountPath": WITNESS_PATH}, *_key_mounts()]
     return server_container(build, spec, config, started, mounts)
 
 
