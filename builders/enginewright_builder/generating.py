@@ -66,7 +66,7 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
     document = serving(result, aim, request.accuracy.tolerance)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
                       build_seconds=round(budget.spent, 1), candidates=tuple(map(summary, result.trials)),
-                      generate=_published(resolved, result, document))
+                      generate=_published(resolved, result, document, machine))
     with steps.step("publish", "writing the report and publishing"):
         staging = scratch / "staging"
         staging.mkdir()
@@ -74,7 +74,7 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         write_serving(document, staging)
         (staging / SMOKE_FILE).write_text(smoke_file(result.known.records, result.shipped.smoke_tokens),
                                           encoding="utf-8")
-        write_generate_report(_report(resolved, outcome, result, read, steps, aim), staging)
+        write_generate_report(_report(resolved, outcome, result, read, steps, aim, machine), staging)
         manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")
     return dataclasses.replace(manifest.outcome, manifest_digest=manifest_digest(manifest))
@@ -123,7 +123,7 @@ def summary(trial: Trial) -> CandidateSummary:
         gate_seconds=round(trial.gate_seconds, 1) if trial.gate_seconds else None)
 
 
-def _published(resolved: ResolvedModel, result: Result, document: Serving) -> GenerateSummary:
+def _published(resolved: ResolvedModel, result: Result, document: Serving, machine: Machine) -> GenerateSummary:
     accuracy, accuracy_low = _agreement(document.gate)
     devices, count = device_class(resolved.request.device)
     return GenerateSummary(
@@ -132,7 +132,7 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving) -> Ge
         gain=_gain(result), tokens=_tokens(document.load),
         objective_met=document.load.meets, accuracy=accuracy, accuracy_low=accuracy_low,
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
-        device=hardware(resolved.request.device).device, device_class=devices, device_count=count,
+        device=hardware(resolved.request.device, machine).device, device_class=devices, device_count=count,
         load_seconds=round(document.start_seconds, 1), size_bytes=resolved.source.size_bytes,
         memory_bytes=document.memory_bytes)
 
@@ -163,7 +163,7 @@ def _place_model(source: Path, target: Path) -> None:
 
 
 def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: list[int], steps: Steps,
-            aim: Aim) -> GenerateReport:
+            aim: Aim, machine: Machine) -> GenerateReport:
     request = resolved.request
     return GenerateReport(
         model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
@@ -172,7 +172,7 @@ def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: lis
         prompts=prompts(read, [ask.max_tokens for ask in resolved.asks]), trials=result.trials,
         serving=serving(result, aim, request.accuracy.tolerance), default=result.default,
         gain=_gain(result),
-        confirmed=result.confirmed, hardware=hardware(request.device),
+        confirmed=result.confirmed, hardware=hardware(request.device, machine),
         versions=versions({"vllm": result.known.version}), steps=dict(steps.seconds),
         notes=(*resolved.notes, *_notes(result, aim)))
 

@@ -20,6 +20,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.hand_over import HandOver
+from enginewright_builder.machine import Machine
 from enginewright_builder.pod import fits
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
 from enginewright_builder.report.performance import Performance
@@ -66,17 +67,18 @@ def reference_figures(name: str, climbed: Climb) -> Reference:
                      p99_ms=timing.percentile(99), throughput=timing.throughput)
 
 
-def hardware(device: DeviceRequest) -> Hardware:
-    """Of this machine, and the device that this process has."""
-    return Hardware(device=device_name(device), cores=available_cpus(), memory_bytes=memory_bytes(),
-                    architecture=device.architecture, gpus=device.products)
+def hardware(device: DeviceRequest, seen: Machine | None = None) -> Hardware:
+    """Of this machine, and the device that this process has, or a container of this machine that has ``seen`` it."""
+    return Hardware(device=device_name(device, seen), cores=seen.cores if seen else available_cpus(),
+                    memory_bytes=memory_bytes(), architecture=device.architecture, gpus=device.products)
 
 
-def device_name(device: DeviceRequest) -> str:
+def device_name(device: DeviceRequest, machine: Machine | None = None) -> str:
     """The GPU as its driver names it, with the MIG profile after it; without a driver, what was asked for."""
     if device.accelerator != "gpu":
         return cpu_name()
-    seen = re.sub(r" MIG .*", "", next((one.name for one in fits.devices()), ""))
+    devices = machine.gpus if machine else fits.devices()
+    seen = re.sub(r" MIG .*", "", next((one.name for one in devices), ""))
     return " ".join(filter(None, (seen or (device.products[0] if device.products else "GPU"), device.mig_profile)))
 
 

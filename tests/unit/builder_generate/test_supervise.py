@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import signal
 import sys
@@ -12,14 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from enginewright_builder import own_device
 from enginewright_builder.cli import main
 from enginewright_builder.contract import DeviceRequest, dumps, load
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.evidence.content import hardware
 from enginewright_builder.generate.ability import ability
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.server import PROVEN_ENVIRONMENT
 from enginewright_builder.generate.supervised import Supervised
-from enginewright_builder.machine import look
+from enginewright_builder.machine import Gpu, Machine, look
 from enginewright_builder.supervise import ENDED_FROM_OUTSIDE, KILLED, LOG, STATE, WANTED, State, Wanted, write
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import free_ports
@@ -151,6 +154,22 @@ def test_it_says_what_its_container_sees(run: Run) -> None:
     can = ability(DeviceRequest(accelerator="cpu"), seen)
     assert (can.gpu, can.cores, can.flags) == (False, here.cores, frozenset(here.flags))
     assert can.memory_bytes > 0
+
+
+def test_a_device_is_named_and_held_against_what_was_asked_for_by_what_its_container_sees() -> None:
+    seen = Machine(cores=7, capability=(9, 0), driver="580.1", cuda="13.0", runtimes=("12.9",),
+                   gpus=(Gpu(name="NVIDIA H200", memory_bytes=141 << 30),))
+    asked, notes = DeviceRequest(accelerator="gpu", products=("NVIDIA-H200",)), list[str]()
+    own_device.check(asked, notes.append, seen)
+    assert notes == ["this build runs on NVIDIA H200, a whole GPU, 141.0 GiB; driver 580.1 for CUDA up to 13.0"]
+    assert (hardware(asked, seen).device, hardware(asked, seen).cores) == ("NVIDIA H200", 7)
+    can = ability(asked, seen)
+    assert (can.gpu, can.capability, can.bf16) == (True, (9, 0), True)
+    for other, reason in ((dataclasses.replace(seen, gpus=(Gpu(name="NVIDIA A10"),)), "DeviceMismatch"),
+                          (dataclasses.replace(seen, cuda="11.8"), "DriverTooOld")):
+        with pytest.raises(UserError) as caught:
+            own_device.check(asked, notes.append, other)
+        assert caught.value.reason == reason
 
 
 def test_who_says_nothing_or_nonsense_of_its_device_is_named(tmp_path: Path) -> None:
