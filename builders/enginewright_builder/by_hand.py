@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from enginewright_builder.contract import (
+    AGREEMENT,
     BUDGET_SECONDS,
     LANGUAGE_MODEL_FOLDER,
     MODEL_FOLDER,
@@ -39,8 +40,6 @@ from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import nvidia_gpu
 
 INFER, GENERATE = "infer", "generate"
-# How a language model is held against itself unquantised: by the share of next tokens that are the same.
-AGREEMENT = "agreement"
 # Options that say nothing of the other task.
 _OF_GENERATE = ("ttft_ms", "tpot_ms", "context")
 _OF_INFER = ("format", "calibration", "metric", "task_metric", "labels", "task_tolerance", "task_output", "queries",

@@ -77,8 +77,13 @@ LIB_ONNXRUNTIME, LIB_TORCH = "ONNX Runtime", "PyTorch"
 LIB_CUDA_PYTHON, LIB_NUMPY = "CUDA's Python bindings", "NumPy"
 # Makes token ids of texts; the package tokenizers.
 LIB_TOKENIZERS = "Tokenizers"
+# Serves language models.
+LIB_VLLM = "vLLM"
 LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY,
-             LIB_TOKENIZERS)
+             LIB_TOKENIZERS, LIB_VLLM)
+
+# A language model's metric, the share of next tokens that are the source's, and the format of its source.
+AGREEMENT, CAUSAL_FORMAT = "agreement", "causal"
 
 # Exit codes of the builder; the Job's podFailurePolicy reads them.
 EXIT_OK = 0

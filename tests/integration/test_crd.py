@@ -92,6 +92,18 @@ def test_every_field_of_a_block_is_explained_with_its_default(kubectl: Kubectl) 
     assert "kubectl scale" in kubectl("explain", "om.spec.replicas")
 
 
+def test_the_task_of_an_object_stays(kubectl: Kubectl) -> None:
+    prompts = {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}
+    kubectl("create", "-f", "-", stdin=model("talker", **SOURCE, task="generate", accuracy=prompts))
+    refused = kubectl.run("patch", "om", "talker", "--type=merge", "-p", '{"spec": {"task": "infer"}}')
+    assert "create another object" in refused.stderr
+    kubectl("create", "-f", "-", stdin=model("thinker", **SOURCE, accuracy=prompts))
+    assert kubectl("get", "om", "thinker", "-o", "jsonpath={.spec.task}") == "infer"
+    refused = kubectl.run("patch", "om", "thinker", "--type=merge", "-p", '{"spec": {"task": "generate"}}')
+    assert "create another object" in refused.stderr
+    kubectl("patch", "om", "talker", "--type=merge", "-p", '{"spec": {"engine": {"contextTokens": 2048}}}')
+
+
 def test_columns_short_name_and_categories(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=model("shown", **SOURCE))
     summary = {"engine": "onnxruntime", "precision": "int8", "replicas": "2/2", "queue": "3.5", "p99": "12.5ms",

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from enginewright.core import labels
-from enginewright.core.config import OperatorConfig
+from enginewright.core.config import Images, OperatorConfig
 from support.children import Children, children_of
 from support.kubectl import Kubectl
 
@@ -70,6 +70,7 @@ OBJECTS: dict[str, JSON] = {
 OBJECTS |= {f"examples/{path.name}": spec for path in sorted((ROOT / "examples").glob("*.yaml"))
             if "classes" not in (spec := yaml.safe_load(path.read_text())["spec"])["placement"]}
 CONFIG = OperatorConfig(
+    images=Images(server_vllm="example/vllm:1"),
     runtime_class_name="nvidia", image_pull_secrets=("registry",), job_labels={"cost-centre": "42"},
     job_annotations={"example.com/note": "hello"}, job_env={"HTTPS_PROXY": "http://proxy.example:3128"},
 )

@@ -150,5 +150,6 @@ def _room(ability: Ability, weights: int) -> int:
 
 
 def _too_long(context: int, problem: str, most: int) -> UserError:
-    return UserError("ContextTooLong", f"a context of {context} tokens is too long: {problem}", field="--context",
-                     value=context, remedy=f"write {most} at most" if most else "use a device with more memory")
+    return UserError("ContextTooLong", f"a context of {context} tokens is too long: {problem}",
+                     field="spec.engine.contextTokens", value=context,
+                     remedy=f"write {most} at most (by hand --context)" if most else "use a device with more memory")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder.contract import BuildRequest, ResolvedSource
+from enginewright_builder.contract import CAUSAL_FORMAT, BuildRequest, ResolvedSource
 from enginewright_builder.engine_store import store
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.client import Ask
@@ -20,7 +20,6 @@ from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import size_bytes
 from enginewright_builder.sources.signature import asked_for
 
-FORMAT = "causal"
 _DATA = "spec.accuracy.evaluation.uri"
 
 
@@ -54,7 +53,7 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
         raise UserError("TemplateFailed", "the prompts are messages, and the model has no chat template",
                         field=_DATA, value=request.accuracy.evaluation.uri if request.accuracy.evaluation else "",
                         remedy="give texts (prompt) in place of messages, or add chat_template.jinja to the folder")
-    source = ResolvedSource(digest=digest, format=FORMAT, size_bytes=size_bytes(path),
+    source = ResolvedSource(digest=digest, format=CAUSAL_FORMAT, size_bytes=size_bytes(path),
                             evaluation_digest=evaluation_digest)
     request = _with_digests(request, source)
     if not (engines := store.of(request)).holds(request.fingerprint()):
@@ -66,12 +65,14 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
 def _check_numbers(request: BuildRequest) -> None:
     wishes = request.generate
     assert wishes is not None
-    for field, value, least in (("spec.engine.buildBudgetSeconds", request.engine.build_budget_seconds, 1),
-                                ("--ttft-ms", wishes.ttft_ms, 0), ("--tpot-ms", wishes.tpot_ms, 0),
-                                ("--context", wishes.context_tokens, 0)):
+    for field, option, value, least in (
+            ("spec.engine.buildBudgetSeconds", "--budget-seconds", request.engine.build_budget_seconds, 1),
+            ("spec.objective.tokens.ttftMilliseconds", "--ttft-ms", wishes.ttft_ms, 0),
+            ("spec.objective.tokens.tpotMilliseconds", "--tpot-ms", wishes.tpot_ms, 0),
+            ("spec.engine.contextTokens", "--context", wishes.context_tokens, 0)):
         if not least <= value < 1 << 40:  # NaN is not, either
             raise UserError("RequestInvalid", f"{field}: {value} is out of range", field=field, value=value,
-                            remedy="write a positive number")
+                            remedy=f"write a positive number (by hand {option})")
 
 
 def _prompts(request: BuildRequest, scratch: Path) -> tuple[Path, str]:

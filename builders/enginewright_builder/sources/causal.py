@@ -12,6 +12,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.sources.formats import (
     PICKLE_REMEDY,
     PICKLE_SUFFIXES,
+    causal_architecture,
     check_config,
     check_weight_index,
     is_pickle,
@@ -20,7 +21,6 @@ from enginewright_builder.sources.formats import (
 from enginewright_builder.sources.integrity import check_safetensors
 
 _FIELD = "spec.source.uri"
-CAUSAL = ("ForCausalLM", "LMHeadModel")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _TOKENIZER_CONFIG, _TEMPLATE, _ADAPTER = "tokenizer_config.json", "chat_template.jinja", "adapter_config.json"
 
@@ -101,13 +101,12 @@ def _check_weights(path: Path) -> None:
 
 
 def _architecture(path: Path, config: Mapping[str, Any]) -> str:
-    names = list(config.get("architectures") or ())
-    found = next((name for name in names if name.endswith(CAUSAL)), "")
-    if found and not config.get("is_encoder_decoder"):
+    if found := causal_architecture(config):
         return found
-    what = ", ".join(names) or "no architecture"
+    what = ", ".join(config.get("architectures") or ()) or "no architecture"
     raise _unsupported(path, f"the model is no causal language model: config.json names {what}",
-                       "give one whose architecture ends in ForCausalLM, or let Triton serve this model", value=what)
+                       "give one whose architecture ends in ForCausalLM, or write spec.task: infer (by hand "
+                       "--task infer)", value=what)
 
 
 def _tokenizer(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ FORMATS = ("onnx", "huggingface", "exported-program", "torchscript", SAVED_MODEL
 
 # What accuracy is measured by, where the user brings a metric of their own: no model.
 METRIC_FILE = "metric.onnx"
+
+# How names of architectures of causal language models end.
+CAUSAL = ("ForCausalLM", "LMHeadModel")
 
 _FIELD = "spec.source.uri"
 # Of a file of settings, in bytes: weights' names of the largest models take a few MiB.
@@ -89,7 +92,10 @@ def _locate_folder(path: Path) -> Located:
     weights = sorted(path.glob("*.safetensors"))
     pickles = sorted(file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES and is_pickle(file))
     if (path / "config.json").is_file() and weights:
-        check_config(path / "config.json")
+        if name := causal_architecture(check_config(path / "config.json")):
+            raise UserError("UnsupportedModel", f"the model is a causal language model ({name}), which is served token "
+                            "by token", field=_FIELD, value=path, remedy="write spec.task: generate (by hand --task "
+                            "generate), or export the model with torch.export.save to serve its logits")
         check_weight_index(path)
         for file in weights:
             check_safetensors(file)
@@ -200,6 +206,12 @@ def check_config(path: Path) -> dict[str, Any]:
         raise UserError("UnsupportedModel", f"the model needs Python code of its own ({own[0]} in config.json), which "
                         "is never run", field=_FIELD, value=path, remedy="export it with torch.export.save or to ONNX")
     return config
+
+
+def causal_architecture(config: Mapping[str, Any]) -> str:
+    """The first name of a causal language model; empty where there is none."""
+    found = next((name for name in config.get("architectures") or () if name.endswith(CAUSAL)), "")
+    return "" if config.get("is_encoder_decoder") else found
 
 
 def _names_code(setting: tuple[str, Any]) -> bool:

@@ -131,6 +131,17 @@ as for what pulls it. */}}
 {{- end }}
 {{- end }}
 
+{{/* As enginewright.image, of the image of that name; empty where the platform names none. */}}
+{{- define "enginewright.imageIfAny" -}}
+{{- $root := index . 0 }}
+{{- $image := get $root.Values.images (index . 1) }}
+{{- if or $image.repository $image.reference }}
+{{- include "enginewright.image" (list $root $image) }}
+{{- else if or $image.tag $image.digest }}
+{{- fail (printf "images.%s has a tag or digest, and no repository; write repository, or remove them" (index . 1)) }}
+{{- end }}
+{{- end }}
+
 {{/* Names of Secrets, each once, as JSON; given as names or as a pod has them. */}}
 {{- define "enginewright.pullSecrets" -}}
 {{- $names := list }}
@@ -151,6 +162,7 @@ images:
   operator: {{ include "enginewright.image" (list . .Values.images.operator) | quote }}
   builder: {{ include "enginewright.image" (list . .Values.images.builder) | quote }}
   server: {{ include "enginewright.image" (list . .Values.images.server) | quote }}
+  server_vllm: {{ include "enginewright.imageIfAny" (list . "serverVllm") | quote }}
 pull_policy: {{ .Values.imagePullPolicy }}
 image_pull_secrets: {{ include "enginewright.pullSecrets" . }}
 {{- with .Values.config }}

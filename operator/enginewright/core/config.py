@@ -22,6 +22,7 @@ SPOT_LABELS = {
 @dataclass(frozen=True, kw_only=True)
 class Images:
     """``builder`` runs resolve and build Jobs, ``server`` serves, ``operator`` verifies an engine before it is loaded.
+    ``server_vllm`` serves language models; empty where the platform has none.
 
     An image's entry point must execute its arguments: ``tritonserver`` of the server image, ``enginewright-build`` of
     the builder image and ``python3 -m enginewright_builder.verify`` of the operator image are found on their paths.
@@ -29,6 +30,7 @@ class Images:
 
     builder: str = "enginewright-builder:latest"
     server: str = "enginewright-server:latest"
+    server_vllm: str = ""
     operator: str = "enginewright-operator:latest"
 
 

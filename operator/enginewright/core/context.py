@@ -18,6 +18,7 @@ from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.placement import place
 from enginewright.core.problems import Problem
 from enginewright.core.reasons import Condition
+from enginewright.core.request import server_image
 from enginewright.core.same import Same
 from enginewright.core.serving import Serving
 from enginewright.core.spec import Spec
@@ -196,7 +197,18 @@ def _named(name: str) -> tuple[Problem, ...]:
 
 @lru_cache(maxsize=256)  # as parse_spec, which gives the same object for the same text
 def _problems(name: str, spec: Same[Spec], config: Same[OperatorConfig]) -> tuple[Problem, ...]:
-    return _named(name) + validate(spec.value) or _unplaceable(name, spec.value, config.value)
+    return (_named(name) + validate(spec.value) or _unserved(spec.value, config.value)
+            or _unplaceable(name, spec.value, config.value))
+
+
+def _unserved(spec: Spec, config: OperatorConfig) -> tuple[Problem, ...]:
+    """A platform names an image for language models, or has none."""
+    if server_image(spec, config):
+        return ()
+    return (Problem(field="spec.serving.image", value='""', message="is required with task generate here: the operator "
+                    "has no server image for language models",
+                    remedy="name an image with vLLM, or let the platform set images.serverVllm of the operator's "
+                           "chart"),)
 
 
 def _unplaceable(name: str, spec: Spec, config: OperatorConfig) -> tuple[Problem, ...]:

@@ -1,7 +1,4 @@
-"""Who serves a language model: what a spec says of it, and what a revision runs.
-
-The fields are read where the spec has them, so that what serves does not depend on when they come into it.
-"""
+"""Who serves a language model: what a spec says of it, and what a revision runs."""
 
 from __future__ import annotations
 
@@ -11,15 +8,16 @@ from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec import Spec
+from enginewright.core.spec.tasks import GENERATE
 
 
 def generates(spec: Spec) -> bool:
-    return str(getattr(spec, "task", "infer")) == "generate"
+    return spec.task == GENERATE
 
 
 def asks_of_tokens(spec: Spec) -> bool:
     """Whether there is an objective for the first token, or for those after it."""
-    return getattr(spec.objective, "tokens", None) is not None
+    return spec.objective.tokens is not None
 
 
 def server_for(spec: Spec) -> Server:

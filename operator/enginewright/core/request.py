@@ -12,9 +12,11 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
 from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
+from enginewright.core.spec.engine import TokensSpec
 from enginewright.core.spec.quality_rules import is_captured
 from enginewright.core.spec.queue import QueuePolicySpec, QueueSpec
 from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PaddingSpec, PostprocessStepSpec, PreprocessSpec
+from enginewright.core.spec.tasks import GENERATE
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
 
@@ -40,7 +42,8 @@ def source_key(spec: Spec) -> str:
                                "key_from": {"kind": signature.kind, **signature.key.model_dump()}}
     access = store_access(spec)
     task, group_by = spec.accuracy.task, spec.accuracy.group_by
-    beside = {**({"task": task.model_dump()} if task else {}), **({"group_by": group_by} if group_by else {})}
+    beside = {**({"task": task.model_dump()} if task else {}), **({"group_by": group_by} if group_by else {}),
+              **({"generate": True} if spec.task == GENERATE else {})}
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
             *([access] if access else []), *([beside] if beside else [])]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
@@ -119,7 +122,7 @@ def folder_of(uri: str) -> str:
 
 def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: contract.DeviceRequest,
              config: OperatorConfig, runtime: RuntimeRequest | None) -> BuildRequest:
-    batching, latency = spec.batching, spec.objective.latency
+    batching, latency, tokens = spec.batching, spec.objective.latency, spec.objective.tokens
     delay = batching.max_queue_delay_microseconds
     return BuildRequest(
         model_name=name,
@@ -132,11 +135,12 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             build_budget_seconds=spec.budget_seconds, fallback=spec.engine.fallback, stop_when=spec.engine.stop_when,
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
-            metric=spec.accuracy.metric, tolerance=float(spec.accuracy.max_loss),
+            metric=contract.AGREEMENT if spec.task == GENERATE else spec.accuracy.metric,
+            tolerance=float(spec.accuracy.max_loss),
             evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else ""),
             task=_task(spec.accuracy.task), group_by=spec.accuracy.group_by),
         objective=contract.ObjectiveRequest(
-            latency_percentile=float(latency.percentile) if latency else 99.0,
+            latency_percentile=float(timed.percentile) if (timed := latency or tokens) else 99.0,
             latency_ms=float(latency.milliseconds) if latency else 0.0,
             throughput=float(spec.objective.throughput), minimise=spec.objective.minimise),
         batching=contract.BatchingRequest(
@@ -152,7 +156,16 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
         keep_reference=spec.quality is not None,
         bucket=contract.BucketRequest(uri=spec.store.uri) if in_bucket(spec.store.uri) else None,
+        generate=_generate(spec) if spec.task == GENERATE else None,
     )
+
+
+def _generate(spec: Spec) -> contract.GenerateRequest:
+    """What is not asked for is 0."""
+    tokens = spec.objective.tokens or TokensSpec()
+    return contract.GenerateRequest(
+        ttft_ms=float(tokens.ttft_milliseconds or 0), tpot_ms=float(tokens.tpot_milliseconds or 0),
+        context_tokens=spec.engine.context_tokens or 0)
 
 
 def _captures(spec: Spec, namespace: str) -> contract.CapturesRequest | None:
@@ -188,7 +201,10 @@ def _queue_policy(policy: QueuePolicySpec) -> contract.QueuePolicy:
 
 
 def server_image(spec: Spec, config: OperatorConfig) -> str:
-    return spec.serving.image or config.images.server
+    """Empty for a language model where neither object nor operator name an image; no such spec gets past
+    ``read_spec``."""
+    images = config.images
+    return spec.serving.image or (images.server_vllm if spec.task == GENERATE else images.server)
 
 
 def _data(data: DataSpec | None, digest: str) -> contract.DataRequest | None:

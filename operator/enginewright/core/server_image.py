@@ -22,10 +22,13 @@ _PARTS = 3
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def runtime_of(facts: Facts, image: str, *, proves: bool = False) -> RuntimeRequest:
+def runtime_of(facts: Facts, image: str, *, proves: bool = False, generates: bool = False) -> RuntimeRequest:
     """The request's part on the server. Plans are left out where the server's TensorRT is not the builder's, and so
-    are native backends that nothing could prove: ``proves`` says that the server image proves engines itself."""
+    are native backends that nothing could prove: ``proves`` says that the server image proves engines itself. For a
+    language model (``generates``) it is the image alone: Triton has no part in it."""
     server = facts.server
+    if generates:
+        return RuntimeRequest(server_image=image, backends=(), python_runtimes=())
     backends = [name for name in BACKENDS if name in server.backends and (proves or _provable(name, facts.builder))]
     libraries = [name for name, needed in PYTHON_RUNTIMES.items()
                  if "python" in backends and all(one in server.libraries for one in needed)]

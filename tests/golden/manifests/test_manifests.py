@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from enginewright.core import labels
 from enginewright.core.config import Images, OperatorConfig, Resources
 from enginewright.core.manifests import (
     Owner,
-    build_job,
     deployment,
     fleet_service,
     gc_job,
@@ -278,10 +276,13 @@ def test_a_build_that_the_server_image_proves(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu", "dra"])
-def test_a_build_of_a_language_model(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[build_job.__module__], "is_generate", lambda spec: True)
+def test_a_build_of_a_language_model(kind: str) -> None:
+    images = replace(CONFIGS[kind].images, server_vllm="registry.example.com/vllm:1")
+    raw = {"task": "generate", "source": {"uri": "pvc://models/smollm2"}, "placement": SPECS[kind]["placement"],
+           "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}},
+           "objective": {"tokens": {"ttftMilliseconds": 500}}}
     check_golden(HERE / kind / "build_job_of_language_model.yaml",
-                 children_of(NAMES[kind], SPECS[kind], CONFIGS[kind]).all()["build_job"])
+                 children_of(NAMES[kind], raw, replace(CONFIGS[kind], images=images)).all()["build_job"])
 
 
 def test_collector_of_unused_engines() -> None:

@@ -20,7 +20,8 @@ from support.kubectl import Kubectl
 CHART = Path(__file__).resolve().parents[3] / "charts" / "enginewright"
 GOLDEN = Path(__file__).parent / "golden"
 EVERYTHING = {
-    "images": {"builder": {"digest": f"sha256:{'0' * 64}"}, "server": {"reference": "example.test/triton:26.04-py3"}},
+    "images": {"builder": {"digest": f"sha256:{'0' * 64}"}, "server": {"reference": "example.test/triton:26.04-py3"},
+               "serverVllm": {"repository": "example.test/vllm", "tag": "1"}},
     "imagePullSecrets": ["pull"],
     "watchNamespaces": ["team-a", "team-b"],
     "replicas": 2,
@@ -150,6 +151,10 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.default_store == DefaultStore(uri="s3://engines/all", secret="engine-bucket")
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
+    assert config.images.server_vllm == "example.test/vllm:1"
+    digest = f"sha256:{'1' * 64}"
+    assert settings({"images": {"serverVllm": {"repository": "vllm", "digest": digest}}}).images.server_vllm == (
+        f"vllm@{digest}")
     assert settings({}) == OperatorConfig(images=Images(**images)), "defaults of chart and operator differ"
 
 

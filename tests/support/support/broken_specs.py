@@ -47,6 +47,14 @@ def _labelled(**task: Any) -> dict[str, Any]:
     return {**SOURCE, "accuracy": {"evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": task}}
 
 
+def _language(**changed: Any) -> dict[str, Any]:
+    return {**SOURCE, "task": "generate", "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}, **changed}
+
+
+def _prompted(**accuracy: Any) -> dict[str, Any]:
+    return _language(accuracy={"evaluation": {"uri": "pvc://models/prompts.jsonl"}, **accuracy})
+
+
 def _resized(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", "8..90", "8..90", 3],
              "normalise": {"channels": "last"}, "preprocess": {"size": {"height": 8, "width": 8}}, **changed}
@@ -80,7 +88,88 @@ def _scheduled(**changed: Any) -> dict[str, Any]:
     return {**SOURCE, "autoscaling": {"maxReplicas": 4, "schedules": [schedule]}}
 
 
+# Of each field that says nothing of a task, a spec that has it.
+_OF_A_TASK = (
+    Broken("a language model's format", _language(source={"uri": "pvc://models/a", "format": "onnx"}),
+           "spec.source.format", "onnx", "write auto", "spec.source.format onnx is of models for tensors"),
+    Broken("tensors of a language model", _language(interface={}),
+           "spec.interface", "inputs", "remove it", "spec.interface describes tensors"),
+    Broken("batch sizes of a language model", _language(batching={"preferredBatchSizes": [8]}),
+           "spec.batching.preferredBatchSizes", "[8]", "remove it", "spec.batching.preferredBatchSizes is of Triton's"),
+    Broken("a queue delay of a language model", _language(batching={"maxQueueDelayMicroseconds": 0}),
+           "spec.batching.maxQueueDelayMicroseconds", "0", "remove it",
+           "spec.batching.maxQueueDelayMicroseconds is of Triton's"),
+    Broken("instances of a language model", _language(instances={"count": 2}),
+           "spec.instances.count", "2", "remove it", "spec.instances.count is of Triton's"),
+    Broken("a language model that is calibrated", _language(engine={"calibration": {"uri": "pvc://models/c"}}),
+           "spec.engine.calibration", "pvc://models/c", "remove it", "spec.engine.calibration is of engines"),
+    Broken("a backend of a language model", _language(engine={"backend": "torch"}),
+           "spec.engine.backend", "torch", "write auto", "spec.engine.backend torch is of engines"),
+    Broken("a precision of a language model", _language(engine={"precision": "bf16"}),
+           "spec.engine.precision", "bf16", "write auto", "spec.engine.precision bf16 is of engines"),
+    Broken("a largest batch of a language model", _language(engine={"maxBatchSize": 8}),
+           "spec.engine.maxBatchSize", "8", "write 32", "spec.engine.maxBatchSize is of Triton's batches"),
+    Broken("a language model that is soon content", _language(engine={"stopWhen": "objectiveMet"}),
+           "spec.engine.stopWhen", "objectiveMet", "write budgetSpent", "spec.engine.stopWhen objectiveMet looks for"),
+    Broken("a language model that falls back", _language(engine={"fallback": "source"}),
+           "spec.engine.fallback", "source", "write none", "spec.engine.fallback source is of engines"),
+    Broken("a latency of a language model", _language(objective={"latency": {"milliseconds": 20}}),
+           "spec.objective.latency", "20.0", "write spec.objective.tokens", "spec.objective.latency measures whole"),
+    Broken("a throughput of a language model", _language(objective={"throughput": 7.5}),
+           "spec.objective.throughput", "7.5", "remove it", "spec.objective.throughput measures whole answers"),
+    Broken("a language model of the least energy", _language(objective={"minimise": "energy"}),
+           "spec.objective.minimise", "energy", "write cost", "objective.minimise energy needs a latency of whole"),
+    Broken("a metric of tensors of a language model", _prompted(metric="top1"),
+           "spec.accuracy.metric", "top1", "write agreement", "spec.accuracy.metric top1 compares tensors"),
+    Broken("labels of a language model", _prompted(task={"metric": "accuracy"}),
+           "spec.accuracy.task", "accuracy", "remove it", "spec.accuracy.task is of labelled samples"),
+    Broken("groups of a language model", _prompted(groupBy="country"),
+           "spec.accuracy.groupBy", "country", "remove it", "spec.accuracy.groupBy country is of labelled samples"),
+    Broken("a language model without prompts", _language(accuracy={}),
+           "spec.accuracy.evaluation", "null", "a .jsonl of prompts", "evaluation is required with task generate"),
+    Broken("a language model proven with captured tensors", _prompted(evaluation={
+        "uri": "captured://net"}),
+           "spec.accuracy.evaluation.uri", "captured://net", "a .jsonl of prompts",
+           "evaluation names captured tensors"),
+    Broken("a queue of a language model", _language(serving={"queue": {"maxQueueSize": 8}}),
+           "spec.serving.queue", "8", "remove it", "spec.serving.queue is of Triton's queue"),
+    Broken("a language model that scales", _language(autoscaling={"maxReplicas": 3}),
+           "spec.autoscaling", "3", "write replicas", "spec.autoscaling does not work for language models yet"),
+    Broken("a language model that is monitored", _language(quality={}),
+           "spec.quality", "{", "remove it", "spec.quality does not work for language models yet"),
+    Broken("a fleet of a language model", _fleet(task="generate", accuracy={"evaluation": {"uri": "pvc://m/e"}}),
+           "spec.placement.classes", "h100", "an object for each class", "classes does not work for language models"),
+    Broken("a language model that is green and blue", _language(rollout={"strategy": "BlueGreen"}),
+           "spec.rollout.strategy", "BlueGreen", "write Canary or Recreate", "strategy BlueGreen switches after"),
+    Broken("steps of a language model", _language(rollout={"steps": [{"weight": 10}]}),
+           "spec.rollout.steps", "10", "remove it", "spec.rollout.steps is of the analysis"),
+    Broken("an analysis of a language model", _language(rollout={"analysis": {"seconds": 300}}),
+           "spec.rollout.analysis.seconds", "300", "remove it", "spec.rollout.analysis.seconds is of the analysis"),
+    Broken("a slowdown of a language model", _language(rollout={"analysis": {"maxSlowdown": 0.5}}),
+           "spec.rollout.analysis.maxSlowdown", "0.5", "remove it", "analysis.maxSlowdown is of the analysis"),
+    Broken("requests that a language model must answer", _language(rollout={"analysis": {"minRequests": 10}}),
+           "spec.rollout.analysis.minRequests", "10", "remove it", "analysis.minRequests is of the analysis"),
+    Broken("a language model whose outputs are compared", _language(rollout={"analysis": {"compareOutputs": "always"}}),
+           "spec.rollout.analysis.compareOutputs", "always", "write never", "compareOutputs always sends made-up"),
+    Broken("a language model that is mirrored", _language(rollout={"analysis": {"mirror": True}}),
+           "spec.rollout.analysis.mirror", "true", "remove it", "spec.rollout.analysis.mirror sends tensors on"),
+    Broken("a language model that must meet a latency", _language(rollout={"requireObjective": True}),
+           "spec.rollout.requireObjective", "true", "remove it", "requireObjective is of spec.objective.latency"),
+    Broken("gRPC of a language model", _language(rollout={"gateway": {
+        "parentRefs": [{"name": "public"}], "hostnames": ["a.example"], "grpcHostnames": ["grpc.example"]}}),
+           "spec.rollout.gateway.grpcHostnames", "grpc.example", "use hostnames", "grpcHostnames is of gRPC"),
+    Broken("an objective of no time", _language(objective={"tokens": {}}),
+           "spec.objective.tokens", "{", "ttftMilliseconds, such as 500", "tokens needs a time"),
+    Broken("times of tokens without a task", {**SOURCE, "objective": {"tokens": {"ttftMilliseconds": 500}}},
+           "spec.objective.tokens", "500", "or task generate", "spec.objective.tokens is of language models"),
+    Broken("a context without a task", {**SOURCE, "engine": {"contextTokens": 4096}},
+           "spec.engine.contextTokens", "4096", "write task generate", "engine.contextTokens is of language models"),
+    Broken("agreement of tensors", {**SOURCE, "accuracy": {"metric": "agreement"}},
+           "spec.accuracy.metric", "agreement", "write cosine or another metric", "agreement compares next tokens"),
+)
+
 BROKEN = (
+    *_OF_A_TASK,
     Broken("replicas and autoscaling", {**SOURCE, "replicas": 2, "autoscaling": {"maxReplicas": 3}},
            "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
     Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},

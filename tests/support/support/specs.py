@@ -112,9 +112,32 @@ _gateway = st.fixed_dictionaries(
     optional={"grpcHostnames": st.lists(st.sampled_from(["grpc.example", "*.grpc.example"]), max_size=2)})
 
 
+_tokens = st.fixed_dictionaries({"ttftMilliseconds": st.floats(1, 1000)}, optional={
+    "tpotMilliseconds": st.floats(1, 1000), "percentile": st.floats(50, 99.9)})
+
+
 @st.composite
-def valid_specs(draw: st.DrawFn) -> Raw:
-    """The raw ``spec`` of an object that the apiserver and the operator take."""
+def _language_models(draw: st.DrawFn) -> Raw:
+    spec: Raw = {"task": "generate", "source": draw(st.fixed_dictionaries({"uri": _uris("model")})),
+                 "accuracy": draw(st.fixed_dictionaries({"evaluation": _data("evaluation")}, optional={
+                     "metric": st.just("agreement"), "maxLoss": st.floats(0.0001, 0.25)})),
+                 "placement": draw(_placements())}
+    return spec | draw(_optional(
+        engine=_optional(contextTokens=st.integers(16, 100_000), buildBudgetSeconds=st.integers(10, 7200),
+                         resources=_resources, podTemplate=_job_template),
+        objective=_optional(tokens=_tokens), replicas=st.integers(0, 3),
+        serving=_optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/vllm:1")),
+        rollout=_optional(strategy=st.sampled_from(["Canary", "Recreate"]), maxSurge=st.integers(1, 4))))
+
+
+def valid_specs() -> st.SearchStrategy[Raw]:
+    """The raw ``spec`` of an object that the apiserver and the operator take, of any task."""
+    return tensor_specs() | _language_models()
+
+
+@st.composite
+def tensor_specs(draw: st.DrawFn) -> Raw:
+    """Of task infer."""
     placement = draw(_placements())
     on_cpu = placement["accelerator"] == "cpu"
     engine: Raw = draw(_optional(

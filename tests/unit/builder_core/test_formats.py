@@ -57,6 +57,22 @@ def test_huggingface_folder_ignores_pickles_beside_safetensors_and_says_so(safet
     assert "pytorch_model.bin" in located.notes[0]
 
 
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPT2LMHeadModel"])
+def test_a_causal_language_model_is_refused_with_the_task_to_write(name: str, safetensors: Callable[..., Path]) -> None:
+    folder = safetensors().parent
+    (folder / "config.json").write_text(json.dumps({"architectures": [name]}))
+    error = refused(folder)
+    assert (error.reason, error.field) == ("UnsupportedModel", "spec.source.uri")
+    assert name in error.message
+    assert "spec.task: generate" in error.remedy
+
+
+def test_a_model_that_translates_is_not_causal(safetensors: Callable[..., Path]) -> None:
+    folder = safetensors().parent
+    (folder / "config.json").write_text(json.dumps({"architectures": ["BartForCausalLM"], "is_encoder_decoder": True}))
+    assert locate(folder).format == "huggingface"
+
+
 class TestPickle:
     @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
     def test_bare(self, protocol: int, tmp_path: Path) -> None:

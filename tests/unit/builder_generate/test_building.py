@@ -290,8 +290,8 @@ def test_it_is_signed_as_engines_are(ask: Callable[..., BuildRequest], tmp_path:
     (None, {"accuracy": AccuracyRequest(tolerance=0.15)}, "PromptsMissing", "none are given"),
     ([{"prompt": "one"}] * 30, {}, "EvaluationTooSmall", "1 prompts cannot prove"),
     (None, {"engine": EngineRequest(build_budget_seconds=0)}, "RequestInvalid", "Seconds: 0 is out of range"),
-    (None, {"generate": GenerateRequest(ttft_ms=float("nan"))}, "RequestInvalid", "--ttft-ms: nan is out of range"),
-    (None, {"generate": GenerateRequest(context_tokens=-1)}, "RequestInvalid", "--context: -1 is out of range"),
+    (None, {"generate": GenerateRequest(ttft_ms=float("nan"))}, "RequestInvalid", "ttftMilliseconds: nan is out"),
+    (None, {"generate": GenerateRequest(context_tokens=-1)}, "RequestInvalid", "contextTokens: -1 is out of range"),
     (None, {"source": SourceRequest(uri=__file__)}, "FormatUnknown", "the source is a file"),
 ])
 def test_bad_input_is_refused_before_a_server_starts(rows: Sequence[dict[str, Any]] | None, fields: dict[str, Any],

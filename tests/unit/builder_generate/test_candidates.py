@@ -80,7 +80,7 @@ def test_a_context_that_memory_does_not_hold_is_refused(where: Ability, context:
     with pytest.raises(UserError, match=said) as caught:
         ground(MODEL, where, longest=200, context=context, weights=270 << 20)
     assert caught.value.reason == "ContextTooLong"
-    assert caught.value.field == "--context"
+    assert caught.value.field == "spec.engine.contextTokens"
     assert caught.value.remedy
 
 

@@ -68,6 +68,8 @@ def test_what_is_refused_by_name(config: Mapping[str, Any], files: Mapping[str, 
         locate_causal(folder(tmp_path, {**CONFIG, **config}, files))
     assert caught.value.reason == reason
     assert "torch.export" not in caught.value.remedy
+    assert ("spec.task: infer" in caught.value.remedy) == ("config.json names" in said or "no causal" in said
+                                                          or "names no" in said)
 
 
 def test_weights_that_are_a_pickle_alone_are_refused(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.config import OperatorConfig
+from enginewright.core.config import Images, OperatorConfig
+from enginewright.core.manifests import ask_key
 from enginewright.core.observed import NodeView, ObjectView, Observed
 from enginewright.core.server_image import as_before, driver_runs, runtime_of
+from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import RevisionStatus
-from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
+from enginewright_builder.contract import Facts, ImageFacts, Outcome, ResolvedSource, RuntimeRequest
 from support.cluster import IMAGE_FACTS, SPEC, Cluster
 
 NUMPY, ORT, TORCH = {"NumPy": "2.4.1"}, {"ONNX Runtime": "1.27.0"}, {"PyTorch": "2.11.0"}
@@ -122,6 +124,70 @@ def test_no_build_that_could_not_be_served(
     cluster.operate()
     assert not cluster.running("build")
     assert f"Warning {reason}" in cluster.log
+
+
+LANGUAGE: dict[str, Any] = {**SPEC, "task": "generate", "rollout": {},
+                            "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}}
+WITH_VLLM = OperatorConfig(images=Images(server_vllm="vllm:1"))
+
+
+def of_language_model(server: ImageFacts, **spec: Any) -> Cluster:
+    cluster = Cluster(spec={**LANGUAGE, **spec}, unasked=True, config=WITH_VLLM,
+                      facts=Facts(server=server, builder=IMAGE_FACTS))
+    cluster.operate()
+    found = ResolvedSource(digest="sha256:" + "a" * 64, format="causal", size_bytes=1,
+                           evaluation_digest="sha256:" + "e" * 64)
+    cluster.finish(Outcome(kind="resolve", ok=True, source=found), of="-resolve-")
+    cluster.settle_jobs()
+    cluster.operate()
+    return cluster
+
+
+@pytest.mark.parametrize(("spec", "server", "says"), [
+    ({}, IMAGE_FACTS, ("vllm:1 has no vLLM", "ONNX Runtime 1.31.0", "images.serverVllm")),
+    ({"serving": {"image": "mine:1"}}, image(), ("mine:1 has no vLLM", "libraries are none", "spec.serving.image")),
+])
+def test_a_language_model_is_not_built_for_an_image_without_vllm(
+        spec: dict[str, Any], server: ImageFacts, says: tuple[str, ...]) -> None:
+    cluster = of_language_model(server, **spec)
+    assert cluster.says("EngineBuilt") == "False/ServerImageUnfit"
+    message = cluster.condition("EngineBuilt")["message"]
+    assert all(part in message for part in says), message
+    assert not cluster.running("build")
+
+
+def test_a_language_model_is_built_for_an_image_with_vllm_alone() -> None:
+    cluster = of_language_model(image(vLLM="0.32.0"))
+    assert cluster.running("build")
+    told = cluster.status["server"]
+    assert (told["image"], told["libraries"]) == ("vllm:1", [{"name": "vLLM", "version": "0.32.0"}])
+    assert not any(told["runtime"].values())
+    cluster.operate()
+    assert not cluster.running("-ask-")
+
+
+def test_without_an_image_for_language_models_no_job_starts() -> None:
+    cluster = Cluster(spec=LANGUAGE, unasked=True)
+    plan = cluster.operate()
+    assert not cluster.jobs
+    assert not plan.actions
+    assert cluster.says("Ready") == "False/InvalidSpec"
+    message = cluster.condition("Ready")["message"]
+    assert "spec.serving.image" in message
+    assert "images.serverVllm" in message
+
+
+def test_one_image_is_asked_for_each_task() -> None:
+    both = replace(IMAGE_FACTS, libraries={**IMAGE_FACTS.libraries, "vLLM": "0.32.0"})
+    found = Facts(server=both, builder=IMAGE_FACTS)
+    assert runtime_of(found, "s:1").python_runtimes == ("onnxruntime",)
+    assert runtime_of(found, "s:1", generates=True) == RuntimeRequest(server_image="s:1", backends=(),
+                                                                      python_runtimes=())
+    config = OperatorConfig(images=Images(server="s:1", server_vllm="s:1"))
+    infer, generate = parse_spec({**LANGUAGE, "task": "infer"}), parse_spec(LANGUAGE)
+    assert isinstance(infer, Spec)
+    assert isinstance(generate, Spec)
+    assert ask_key(infer, config) != ask_key(generate, config)
 
 
 def test_texts_are_built_where_the_server_has_what_makes_tokens_of_them() -> None:

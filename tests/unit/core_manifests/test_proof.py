@@ -21,7 +21,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.proof import SCRIPT, WITNESS_PATH
 from enginewright.core.planner.objects import views_of
 from support.children import children_of
-from support.specs import valid_specs
+from support.specs import tensor_specs
 
 JSON = dict[str, Any]
 CONFIG = OperatorConfig(prove_in_server_image=True, job_env={"HTTPS_PROXY": "http://proxy.example:3128"})
@@ -45,7 +45,7 @@ def mounts(container: JSON, *, writable: bool = False) -> set[str]:
     return {mount["name"] for mount in container["volumeMounts"] if not (writable and mount.get("readOnly"))}
 
 
-@given(valid_specs())
+@given(tensor_specs())
 def test_the_server_sees_its_models_alone_and_changes_none(raw: JSON) -> None:
     found = containers(raw)
     server = found["server"]
@@ -61,7 +61,7 @@ def test_the_server_sees_its_models_alone_and_changes_none(raw: JSON) -> None:
     assert {"witness", "model-control", "signing-keys"}.isdisjoint(mounts(found["prove"], writable=True))
 
 
-@given(valid_specs())
+@given(tensor_specs())
 def test_the_device_goes_from_one_to_the_next_and_is_asked_for_once(raw: JSON) -> None:
     pod = job(raw)["spec"]["template"]["spec"]
     node = {"kind": "Node", "metadata": {"name": "n"}, "status": {}}

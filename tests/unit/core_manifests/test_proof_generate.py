@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.build_job import build_job
 from enginewright.core.manifests.proof_generate import proven_language_model
 from enginewright.core.planner.objects import views_of
 from enginewright_builder.cli import _build_parser, _proof_options
 from support.children import children_of
-from support.specs import valid_specs
+from support.specs import tensor_specs
 
 JSON = dict[str, Any]
 CONFIG = OperatorConfig(job_env={"HTTPS_PROXY": "http://proxy.example:3128"})
@@ -39,7 +36,7 @@ def mounts(container: JSON, *, writable: bool = False) -> set[str]:
     return {mount["name"] for mount in container["volumeMounts"] if not (writable and mount.get("readOnly"))}
 
 
-@given(valid_specs())
+@given(tensor_specs())
 def test_the_server_sees_the_model_alone_and_each_folder_has_one_writer(raw: JSON) -> None:
     found = containers(raw)
     server = found["server"]
@@ -58,7 +55,7 @@ def test_the_server_sees_the_model_alone_and_each_folder_has_one_writer(raw: JSO
     assert {"witness", "signing-keys"}.isdisjoint(mounts(found["prove"], writable=True))
 
 
-@given(valid_specs())
+@given(tensor_specs())
 def test_the_server_alone_has_the_device(raw: JSON) -> None:
     plain, pod = pods(raw)
     node = {"kind": "Node", "metadata": {"name": "n"}, "status": {}}
@@ -91,11 +88,11 @@ def test_each_program_knows_its_words_and_their_folders_are_those_of_the_mounts(
     assert built.program.relative_to("/work").as_posix() == "program"
 
 
-def test_bad_input_of_either_half_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[build_job.__module__], "is_generate", lambda spec: True)
-    rules = children_of("m", CPU, CONFIG).all()["build_job"]["spec"]["podFailurePolicy"]["rules"]
+def test_bad_input_of_either_half_is_not_tried_again() -> None:
+    raw = {**CPU, "task": "generate", "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}}
+    rules = children_of("m", raw, CONFIG).all()["build_job"]["spec"]["podFailurePolicy"]["rules"]
     assert [rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule] == ["build", "prove"]
 
 
-def test_no_spec_of_today_is_of_a_language_model() -> None:
+def test_a_model_of_tensors_is_built_in_one_container() -> None:
     assert "initContainers" not in children_of("m", CPU, CONFIG).all()["build_job"]["spec"]["template"]["spec"]

@@ -147,9 +147,11 @@ def test_mounts_name_volumes_that_exist_and_engines_are_read_only(raw: Raw) -> N
             assert not own or container["name"] == labels.CONTAINER_QUALITY
             assert ("engine-store" in {mount["name"] for mount in mounts}) <= (
                 container["name"] == labels.CONTAINER_VERIFY or bool(own))
-            assert ("signing-keys" in {mount["name"] for mount in mounts}) == (kind == "build_job")
+            # A server that a build proves on sees neither keys nor store.
+            builds = kind == "build_job" and container["name"] != labels.CONTAINER_SERVER
+            assert ("signing-keys" in {mount["name"] for mount in mounts}) == builds
             assert not any(name.startswith("source-") for name in writable)
-            assert ("store" in writable) == (kind in {"build_job", "resolve_job"})
+            assert ("store" in writable) == (builds or kind == "resolve_job")
 
 
 @given(valid_specs())
@@ -162,7 +164,8 @@ def test_only_builds_and_servers_hold_devices(raw: Raw) -> None:
                 for container in [*pod.get("initContainers", []), *pod["containers"]] if "resources" in container]
         with_device = {name for name, limits, claims in held
                        if claims or any(key.startswith("nvidia.com/") for key in limits)}
-        wanted = {"build_job": {"build"}, "deployment": {"server", "fits"}}.get(kind, set())
+        builds = "server" if raw.get("task") == "generate" else "build"
+        wanted = {"build_job": {builds}, "deployment": {"server", "fits"}}.get(kind, set())
         assert with_device == (wanted if children.placement.device.accelerator == "gpu" else set())
 
 

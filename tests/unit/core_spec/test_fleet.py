@@ -13,7 +13,7 @@ from enginewright.core.observed import ObjectView
 from enginewright.core.problems import summarise
 from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright.core.spec.fleet import as_raw, classes_of, is_fleet, member_spec
-from support.specs import Raw, valid_specs
+from support.specs import Raw, tensor_specs
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 GPU_POOL = {"key": "pool", "value": "gpu"}
@@ -95,7 +95,7 @@ def test_no_member_promotes_by_itself_and_the_rest_is_the_fleets() -> None:
         assert not is_fleet(raw)
 
 
-@given(valid_specs())
+@given(tensor_specs())
 @settings(max_examples=30, deadline=None)
 def test_members_of_a_good_fleet_are_good_and_come_through_the_apiserver_unchanged(raw: Raw) -> None:
     """Whatever else the spec asks for; engine and objective are left alone, for not every class can do what one can."""

@@ -22,6 +22,7 @@ from enginewright_builder.contract import (
     BucketRequest,
     BuildRequest,
     ContractError,
+    GenerateRequest,
     ResolvedSource,
     RuntimeRequest,
     TaskRequest,
@@ -133,6 +134,53 @@ def test_the_builder_reads_what_was_written(raw: Raw) -> None:
     read = BuildRequest.from_json(request.to_json())
     assert read == request
     assert read.fingerprint() == request.fingerprint()
+
+
+LANGUAGE: Raw = {
+    "source": {"uri": "pvc://models/llama"}, "task": "generate",
+    "accuracy": {"maxLoss": 0.05, "evaluation": {"uri": "pvc://data/prompts.jsonl"}},
+    "placement": {"accelerator": "cpu"},
+}
+CAUSAL = ResolvedSource(digest="sha256:" + "a" * 64, format="causal", size_bytes=10,
+                        evaluation_digest="sha256:" + "e" * 64)
+WITH_VLLM = OperatorConfig(images=Images(builder="b:1", server="s:1", server_vllm="vllm:1"))
+VLLM = RuntimeRequest(server_image="vllm:1", backends=(), python_runtimes=())
+
+
+def of_language_model(change: Raw) -> BuildRequest:
+    spec = spec_of({**LANGUAGE, **change})
+    placement = place(spec, CAUSAL.size_bytes, WITH_VLLM)
+    assert isinstance(placement, Placement)
+    return build_request("llama", spec, CAUSAL, placement, WITH_VLLM, VLLM)
+
+
+def test_what_is_asked_of_a_language_model_reaches_the_builder() -> None:
+    request = of_language_model({"engine": {"contextTokens": 4096}, "objective": {
+        "tokens": {"percentile": 95, "ttftMilliseconds": 500, "tpotMilliseconds": 40}}})
+    assert request.generate == GenerateRequest(ttft_ms=500, tpot_ms=40, context_tokens=4096)
+    assert (request.objective.latency_percentile, request.objective.latency_ms) == (95, 0)
+    assert (request.accuracy.metric, request.accuracy.tolerance) == ("agreement", 0.05)
+    assert (request.source.format, request.runtime) == ("causal", VLLM)
+    plain = of_language_model({})
+    assert (plain.generate, plain.objective.latency_percentile) == (GenerateRequest(), 99)
+    assert of_language_model({"accuracy": {**LANGUAGE["accuracy"], "metric": "agreement"}}) == plain
+    assert of_language_model({"serving": {"image": "mine:1"}}).runtime.server_image == "mine:1"
+
+
+def test_what_changes_a_language_model_changes_its_fingerprint() -> None:
+    changes: list[Raw] = [
+        {}, {"engine": {"contextTokens": 4096}}, {"objective": {"tokens": {"ttftMilliseconds": 500}}},
+        {"objective": {"tokens": {"tpotMilliseconds": 40}}}, {"serving": {"image": "mine:1"}},
+        {"objective": {"tokens": {"ttftMilliseconds": 500, "percentile": 95}}}]
+    assert len({of_language_model(change).fingerprint() for change in changes}) == len(changes)
+
+
+def test_the_task_is_of_what_is_resolved_and_in_no_other_request() -> None:
+    infer = spec_of({name: value for name, value in LANGUAGE.items() if name != "task"})
+    assert source_key(infer) != source_key(spec_of(LANGUAGE))
+    assert source_key(infer) == source_key(spec_of({**LANGUAGE, "task": "infer"}))
+    assert request_of(FULL).generate is None
+    assert "generate" not in request_of(FULL).to_json()
 
 
 def test_labels_and_groups_reach_the_builder() -> None:

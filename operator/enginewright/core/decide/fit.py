@@ -13,9 +13,10 @@ from enginewright.core.planner.models import suits
 from enginewright.core.planner.nodes import product_of
 from enginewright.core.reasons import Reason
 from enginewright.core.server_image import driver_runs, engines_of, other_tensorrt
+from enginewright.core.spec.tasks import GENERATE
 from enginewright.core.spec.text_rules import is_text
 from enginewright.core.status import LibraryStatus, ServerStatus
-from enginewright_builder.contract import LIB_TOKENIZERS, RuntimeRequest
+from enginewright_builder.contract import LIB_TOKENIZERS, LIB_VLLM, RuntimeRequest
 
 # Where GPU feature discovery says which driver a node has, and the newest CUDA that it runs.
 DRIVER_LABELS = ("nvidia.com/cuda.driver-version.full", "nvidia.com/cuda.driver.major")
@@ -28,6 +29,8 @@ def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
     server, runtime = ctx.memory.server, ctx.runtime
     if server is None or server.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
+    if ctx.spec.task == GENERATE:
+        return _no_vllm(ctx, server) or _old_driver(ctx, server, placement)
     return (_no_tokenizer(ctx, server) or _no_engine(ctx, server, runtime, placement)
             or _old_driver(ctx, server, placement))
 
@@ -41,6 +44,14 @@ def left_out(ctx: PassContext, placement: Placement) -> str:
     return (f"TensorRT plans are left out: builder image {server.builder_image} writes those of TensorRT "
             f"{versions[0]}, and server image {server.image} has {versions[1]}. Give both images one version to let "
             f"them compete.")
+
+
+def _no_vllm(ctx: PassContext, server: ServerStatus) -> tuple[str, str] | None:
+    if LIB_VLLM in _by_name(server.libraries):
+        return None
+    return Reason.SERVER_IMAGE_UNFIT, (
+        f"spec.task is generate, and server image {server.image} has no vLLM, which serves language models: its "
+        f"libraries are {_versions(server.libraries)}. Name an image with vLLM in {field(ctx)}. No build starts.")
 
 
 def _no_tokenizer(ctx: PassContext, server: ServerStatus) -> tuple[str, str] | None:
@@ -83,7 +94,9 @@ def _no_engine(ctx: PassContext, server: ServerStatus, runtime: RuntimeRequest,
 
 def field(ctx: PassContext) -> str:
     """Where the server image is named, for a message."""
-    return "spec.serving.image" if ctx.spec.serving.image else "images.server of the operator's chart"
+    if ctx.spec.serving.image:
+        return "spec.serving.image"
+    return f"images.{'serverVllm' if ctx.spec.task == GENERATE else 'server'} of the operator's chart"
 
 
 def _or_another(wanted: str, possible: Iterable[str]) -> str:

@@ -35,6 +35,7 @@ from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, server_image
 from enginewright.core.server_image import MACHINES, as_before, runtime_of
+from enginewright.core.spec.tasks import GENERATE
 from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
 from enginewright.core.way_back import serves
 from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
@@ -140,7 +141,7 @@ def _elsewhere(ctx: PassContext, memory: ServerStatus, key: str,
         return None
     outcome = other.job.outcome if other.job and other.model else None
     if other.job and outcome and outcome.ok and outcome.facts:
-        return answer(memory, key, _digest(other.job), outcome.facts, before, proves=ctx.config.prove_in_server_image)
+        return _answer(ctx, memory, key, other.job, outcome.facts, before)
     found = status.read(ServerStatus, other.server)
     if found is None or (found.key, found.image, found.builder_image) != (key, memory.image, memory.builder_image):
         return None
@@ -247,8 +248,7 @@ def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | No
            memory: ServerStatus) -> ServerResult:
     outcome = job.outcome
     if outcome and outcome.ok and outcome.facts:
-        return ServerResult(memory=answer(memory, key, _digest(job), outcome.facts, before,
-                                          proves=ctx.config.prove_in_server_image))
+        return ServerResult(memory=_answer(ctx, memory, key, job, outcome.facts, before))
     if not job.live:
         return _count(ctx, job, key, memory)
     if suspended := _suspended(ctx, memory, job):
@@ -263,12 +263,18 @@ def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | No
     return _says(memory, Reason.ASKING_SERVER_IMAGE, _asks(job.name, memory), requeue=requeue)
 
 
+def _answer(ctx: PassContext, memory: ServerStatus, key: str, job: JobView, facts: Facts,
+            before: RuntimeRequest | None) -> ServerStatus:
+    return answer(memory, key, _digest(job), facts, before, proves=ctx.config.prove_in_server_image,
+                  generates=ctx.spec.task == GENERATE)
+
+
 def answer(memory: ServerStatus, key: str, digest: str, facts: Facts, before: RuntimeRequest | None, *,
-           proves: bool) -> ServerStatus:
+           proves: bool, generates: bool = False) -> ServerStatus:
     """What is remembered of the image of ``memory`` when it has answered. ``proves`` says that it proves engines
-    itself."""
+    itself, ``generates`` that it is to serve a language model."""
     server = facts.server
-    runtime = as_before(runtime_of(facts, memory.image, proves=proves), before)
+    runtime = as_before(runtime_of(facts, memory.image, proves=proves, generates=generates), before)
     return ServerStatus(
         image=memory.image, key=key, image_id=digest or None, triton=server.tritonserver or None,
         python=server.python or None, architecture=server.architecture or None, backends=server.backends,
@@ -304,12 +310,13 @@ def _failure(ctx: PassContext, job: JobView, memory: ServerStatus) -> JobFailure
         late = failure.reason == Reason.BUILD_DEADLINE_EXCEEDED
         return replace(failure, retry="limited") if late else failure
     pod = newest(ended)
+    beside = "vLLM" if ctx.spec.task == GENERATE else "Triton Inference Server"
     words = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
     return JobFailure(
         reason=Reason.SERVER_IMAGE_UNFIT, retry="never",
         message=f"Server image {memory.image} cannot say what it has: its container ended with exit code "
                 f"{pod.exit_code}: {words or 'it said nothing'}. Name in {field(ctx)} an image that starts as user "
-                f"{UID} and has python3 (3.10 or newer) beside Triton Inference Server.")
+                f"{UID} and has python3 (3.10 or newer) beside {beside}.")
 
 
 def _says(memory: ServerStatus, reason: str, message: str, actions: tuple[Action, ...] = (), *,

@@ -25,8 +25,9 @@ from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_key, resolve_request, source_claims, source_key, store_claim
 from enginewright.core.spec import Spec
 from enginewright.core.spec.source import Format
+from enginewright.core.spec.tasks import GENERATE
 from enginewright.core.status import FailureStatus, SourceStatus
-from enginewright_builder.contract import ResolvedSource
+from enginewright_builder.contract import CAUSAL_FORMAT, ResolvedSource
 
 # Few enough to try each where the spec leaves the format open.
 FORMATS = tuple(one for one in get_args(Format) if one != "auto")
@@ -92,7 +93,8 @@ def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
     unsaid = any(data is not None and not data.digest for data in (evaluation, calibration))
     if not spec.source.digest or unsaid or spec.source.signature is not None:
         return
-    for name in FORMATS if spec.source.format == "auto" else (spec.source.format,):
+    formats = FORMATS if spec.source.format == "auto" else (spec.source.format,)
+    for name in (CAUSAL_FORMAT,) if spec.task == GENERATE else formats:
         yield ResolvedSource(
             digest=spec.source.digest, format=name, size_bytes=0,
             evaluation_digest=evaluation.digest if evaluation else "",

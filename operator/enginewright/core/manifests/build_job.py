@@ -6,10 +6,11 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
+from enginewright.core.language_models import generates
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
 from enginewright.core.manifests.proof import proven_by_the_server
-from enginewright.core.manifests.proof_generate import is_generate, proven_language_model
+from enginewright.core.manifests.proof_generate import proven_language_model
 from enginewright.core.manifests.signing import capture_keys, signing_mount, signing_volume
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
@@ -49,7 +50,7 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
 
 def _proof(spec: Spec, config: OperatorConfig) -> dict[str, Any]:
     """Of a language model always: what serves it is not in the builder's image."""
-    if not (is_generate(spec) or config.prove_in_server_image):
+    if not (generates(spec) or config.prove_in_server_image):
         return {}
-    arranged = proven_language_model if is_generate(spec) else proven_by_the_server
+    arranged = proven_language_model if generates(spec) else proven_by_the_server
     return {"arrange": lambda pod: arranged(pod, spec, config), "ends": (labels.CONTAINER_PROVE,)}

@@ -31,11 +31,6 @@ PROGRAM_PATH, MODEL_PATH = "/program", "/model"
 CONTROL, CONTROL_PATH, CONTROL_SIZE = "control", "/control", "1Mi"
 
 
-def is_generate(spec: Spec) -> bool:
-    """Whether it is for a language model. No spec can say so until it has the field ``task``."""
-    return False
-
-
 def proven_language_model(pod: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     """``pod``, whose one container builds and proves, with a container for each step."""
     # A copy for each: several containers share no object.

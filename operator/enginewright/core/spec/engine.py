@@ -20,9 +20,9 @@ Backend = Literal["auto", "tensorrt", "onnxruntime", "torch"]
 Precision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
 Metric = Annotated[
     str,
-    Field(max_length=80, pattern=r"^(cosine|top1|relative-error|spearman|onnx|python:[A-Za-z0-9_.-]{1,63})$"),
-    Remedy("write 'cosine', 'top1', 'relative-error', 'spearman', 'onnx' (a metric.onnx in the source's folder) or "
-           "python:NAME (a metric of the builder image)"),
+    Field(max_length=80, pattern=r"^(cosine|top1|relative-error|spearman|onnx|agreement|python:[A-Za-z0-9_.-]{1,63})$"),
+    Remedy("write 'cosine', 'top1', 'relative-error', 'spearman', 'onnx' (a metric.onnx in the source's folder), "
+           "python:NAME (a metric of the builder image) or, with task generate, 'agreement'"),
 ]
 
 
@@ -40,6 +40,9 @@ class EngineSpec(SpecModel):
     build_budget_seconds: int | None = Field(default=None, ge=10, le=172_800)
     """Time for building and measuring all candidates; the most promising are tried first. What the time does not reach
     is skipped, and status and report say what it could have brought. Absent: 300 on a GPU, 1800 on a CPU."""
+    context_tokens: int | None = Field(default=None, ge=16, le=16_777_216)
+    """With task generate: tokens of the longest prompt and its answer together. A shorter context leaves more memory
+    for requests at the same time. Left out: what the model was made for."""
     stop_when: Literal["budgetSpent", "objectiveMet"] = "budgetSpent"
     """When no more candidates are tried: once the time budget is spent or all are tried; or with objectiveMet as soon
     as one that may be served takes at most half of spec.objective.latency for a single sample, before the server's own
@@ -101,12 +104,14 @@ class AccuracySpec(SpecModel):
     metric: Metric = "cosine"
     """How outputs are compared with the unquantised reference: cosine similarity, top1 agreement, relative-error,
     or spearman rank correlation; or by a metric of your own: onnx is metric.onnx in the source's folder, python:NAME an
-    entry point enginewright.metrics of the builder image."""
+    entry point enginewright.metrics of the builder image. With task generate it is agreement, whichever of agreement
+    and cosine stands here: the share of next tokens that are the source model's."""
     max_loss: float = Field(default=0.01, gt=0, le=1)
     """Largest loss allowed: an engine passes when the lower 95 % confidence bound of its metric is at least 1 -
     maxLoss. That takes at least 3 / maxLoss different samples, and twice as many are advised."""
     evaluation: DataSpec | None = None
-    """Data that accuracy is measured on. Without it, synthetic inputs are used, and status says so."""
+    """Data that accuracy is measured on. Without it, synthetic inputs are used, and status says so. With task generate
+    it is required, and a .jsonl of prompts."""
     task: TaskSpec | None = None
     """Labels in the evaluation data, which an engine is held against beside the source model's answers."""
     group_by: ColumnName = ""
@@ -124,11 +129,26 @@ class LatencySpec(SpecModel):
     """Largest latency at that percentile, in milliseconds."""
 
 
+class TokensSpec(SpecModel):
+    """An objective of a language model, which answers token by token. Give one of the times, or both."""
+
+    percentile: float = Field(default=99.0, ge=50, le=99.99)
+    """Percentile of both times over all requests, 50 to 99.99."""
+    ttft_milliseconds: float | None = Field(default=None, gt=0, le=600_000)
+    """Largest time to first token (TTFT) at that percentile, in milliseconds: from the request until its first token
+    comes."""
+    tpot_milliseconds: float | None = Field(default=None, gt=0, le=60_000)
+    """Largest time per output token (TPOT) at that percentile, in milliseconds: what each token after the first takes,
+    as the mean of a request."""
+
+
 class ObjectiveSpec(SpecModel):
     """What the deployment must achieve; the cheapest configuration that does is chosen."""
 
     latency: LatencySpec | None = None
     """Latency that one replica must keep at its chosen load."""
+    tokens: TokensSpec | None = None
+    """With task generate, in place of latency: times of tokens that one replica must keep at its chosen load."""
     throughput: float = Field(default=0.0, ge=0, le=1e7)
     """Inferences a second that all replicas together should serve; the report says how many replicas that takes.
     0 asks for none."""

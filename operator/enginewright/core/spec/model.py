@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from enginewright.core.spec.base import SpecModel
@@ -19,6 +21,10 @@ class Spec(SpecModel):
 
     source: SourceSpec
     """The model: where it is, and what."""
+    task: Literal["infer", "generate"] = "infer"
+    """What the model does: infer answers tensors with tensors, and Triton serves it; generate is a causal language
+    model, which continues text token by token, and vLLM serves it by OpenAI's API. Of an object that exists it cannot
+    be changed."""
     interface: InterfaceSpec | None = None
     """Inputs and outputs, where the source does not state them."""
     engine: EngineSpec = Field(default_factory=EngineSpec)

@@ -14,6 +14,7 @@ from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.quality import CAPTURES_KEPT
 from enginewright.core.spec.renames import RENAMES, uses
+from enginewright.core.spec.tasks import FOREIGN, GENERATE, INFER, Foreign
 from enginewright_builder.contract import CAPTURED_SCHEME
 
 
@@ -40,6 +41,45 @@ _OLD_NAMES = tuple(
     Rule(rule=f"!({uses(one, 'self')}) || ({uses(one, 'oldSelf')})",
          message=f"{one.old_path} {one.fate}; {'write that' if one.new else 'remove it'}, or run enginewright migrate")
     for one in RENAMES)
+
+
+def _foreign(one: Foreign) -> Rule:
+    """As ``tasks.py`` says. The value is named where it is a word: the apiserver bounds no text that a number makes."""
+    steps = one.path.split(".")
+    at = "self." + one.path
+    given = [f"has(self.{'.'.join(steps[:number])})" for number in range(1, len(steps) + 1)]
+    if one.kind == "list":
+        given.append(f"{at}.size() > 0")
+    elif one.kind == "value":
+        given.append(f"!({at} in [{', '.join(map(_literal, one.kept))}])")
+    spoken = one.kind == "value" and isinstance(one.kept[0], str)
+    rest = f"{one.why} (task {one.task}); {one.remedy}"
+    message = f"'spec.{one.path} ' + {at} + {_literal(' ' + rest)}" if spoken else f"spec.{one.path} {rest}"
+    return Rule(rule=f"self.task != '{one.task}' || !({' && '.join(given)})", message=message, expression=spoken,
+                field=f".{one.path}")
+
+
+def _literal(value: object) -> str:
+    """In CEL. Texts here are our own."""
+    return "'" + value.replace("'", r"\'") + "'" if isinstance(value, str) else str(value).lower()
+
+
+_TASKS = (
+    Rule(rule="self.task == oldSelf.task",
+         message="spec.task cannot be changed: another server with other ports would have to take over; create another "
+                 "object, and delete this one when that one serves", field=".task"),
+    *map(_foreign, FOREIGN),
+    Rule(rule=f"self.task != '{INFER}' || self.accuracy.metric != 'agreement'",
+         message="spec.accuracy.metric agreement compares next tokens, which only a language model has; write cosine "
+                 "or another metric, or task generate", field=".accuracy.metric"),
+    Rule(rule=f"self.task != '{GENERATE}' || has(self.accuracy.evaluation)",
+         message="spec.accuracy.evaluation is required with task generate: prompts cannot be made up; add its uri, a "
+                 ".jsonl of prompts like production's", field=".accuracy"),
+    Rule(rule=f"self.task != '{GENERATE}' || !has(self.accuracy.evaluation) || "
+              f"!self.accuracy.evaluation.uri.startsWith('{CAPTURED_SCHEME}')",
+         message="spec.accuracy.evaluation names captured tensors, and a language model reads text; name a .jsonl of "
+                 "prompts like production's", field=".accuracy.evaluation"),
+)
 
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
 _FLEET = (
@@ -163,7 +203,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "has(self.objective.latency)",
              message="spec.rollout.requireObjective needs spec.objective.latency, which a revision could miss; add "
                      "that, or remove requireObjective", field=".rollout.requireObjective"),
-        *_FLEET, *_OLD_NAMES,
+        *_FLEET, *_OLD_NAMES, *_TASKS,
+    ),
+    "spec.objective.tokens": (
+        Rule(rule="has(self.ttftMilliseconds) || has(self.tpotMilliseconds)",
+             message="tokens needs a time; write ttftMilliseconds, such as 500, tpotMilliseconds, such as 50, or both"),
     ),
     "spec.placement.classes[]": (
         Rule(rule="self.accelerator != 'cpu' || !(has(self.gpu) || has(self.mig))",

@@ -22,6 +22,7 @@ from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
+from enginewright.core.spec.tasks import task_problems
 from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
@@ -36,7 +37,10 @@ USUAL_MAX_TOLERANCE = 0.25
 
 
 def validate(spec: Spec) -> tuple[Problem, ...]:
-    """Every rule between fields that ``spec`` breaks; empty when it is good. Of a fleet, those of each class."""
+    """Every rule between fields that ``spec`` breaks; empty when it is good. Of a fleet, those of each class. Where a
+    field is not of the spec's task, that alone: other rules would ask for more of what goes."""
+    if foreign := tuple(task_problems(spec)):
+        return foreign
     if spec.placement.classes:
         return (*_gateway(spec), *fleet_problems(spec, validate))
     return tuple(problem for check in _CHECKS for problem in check(spec))
@@ -189,6 +193,10 @@ def _objective(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.engine.stopWhen", spec.engine.stop_when,
                        "needs spec.objective.latency to know when a candidate is enough",
                        "add spec.objective.latency, or write budgetSpent")
+    tokens = spec.objective.tokens
+    if tokens is not None and tokens.ttft_milliseconds is None and tokens.tpot_milliseconds is None:
+        yield _problem("spec.objective.tokens", tokens.model_dump(by_alias=True, exclude_none=True), "needs a time",
+                       "write ttftMilliseconds, such as 500, tpotMilliseconds, such as 50, or both")
 
 
 def _energy(spec: Spec) -> Iterator[Problem]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 # By field: how the value is called in ``Case.what``.
 BY_APISERVER: Mapping[str, tuple[str, ...]] = {
+    "spec.task": ("'infer'", "its default", "null"),
+    "spec.objective.tokens": ("empty",),
     "spec.source.signature": ("empty",),
     "spec.source.signature.configMapKeyRef": ("null",),
     "spec.source.signature.secretKeyRef": ("null",),

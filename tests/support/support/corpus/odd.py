@@ -45,6 +45,14 @@ def _odd() -> Iterator[tuple[str, str, Raw]]:
     yield "spec.source.uri", "a path with .. of the web", {"source": {"uri": "https://host.example/a/../b"}}
     yield "spec.source.uri", "a branch with a slash", {"source": {"uri": "hf://org/Name.v1_2@refs%2Fpr%2F1/onnx/m.onnx"}}
     yield "spec.source.uri", "a registry on localhost", {"source": {"uri": "oci://localhost/net:latest"}}
+    yield "spec.task", "a language model that writes the defaults", _spec(
+        task="generate", source={"uri": "pvc://m", "format": "auto"}, interface=None,
+        batching={"preferredBatchSizes": []},
+        engine={"backend": "auto", "precision": "auto", "maxBatchSize": 32, "stopWhen": "budgetSpent",
+                "fallback": "none"}, objective={"throughput": 0, "minimise": "cost"}, quality=None,
+        accuracy={"metric": "cosine", "groupBy": "", "evaluation": {"uri": "pvc://m/e"}},
+        rollout={"steps": [], "analysis": {"seconds": 0, "compareOutputs": "never", "mirror": False},
+                 "gateway": {"parentRefs": [{"name": "a"}], "hostnames": ["a.example"], "grpcHostnames": []}})
     yield "spec.autoscaling", "as many as few", _scaled(minReplicas=2)
     yield "spec.autoscaling.minReplicas", "none, by the replicas' own word", _scaled(minReplicas=0, source="direct")
     yield "spec.replicas", "none", _spec(replicas=0)

@@ -112,4 +112,12 @@ FLEET: Raw = {
     ]},
 }
 
-WHOLES = (GPU, SLICE, PROMETHEUS, FLEET)
+LANGUAGE: Raw = {
+    "source": {"uri": "hf://org/name@main"}, "task": "generate",
+    "engine": {"contextTokens": 4096},
+    "accuracy": {"metric": "agreement", "evaluation": {"uri": "pvc://models/prompts.jsonl"}},
+    "objective": {"tokens": {"percentile": 95, "ttftMilliseconds": 500, "tpotMilliseconds": 50.5}},
+    "rollout": {"strategy": "Recreate"}, "replicas": 2,
+}
+
+WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE)

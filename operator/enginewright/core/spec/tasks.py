@@ -1,0 +1,133 @@
+"""What a spec may say of each task. A field that says nothing of the task, or does not work for it yet, is refused by
+name: to ignore it would be a promise that is not kept.
+
+The table makes the CEL rules of the CRD and the check in Python alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic.alias_generators import to_snake
+
+from enginewright.core.problems import Problem
+from enginewright.core.spec.model import Spec
+from enginewright.core.spec.parse import show
+from enginewright_builder.contract import AGREEMENT, CAPTURED_SCHEME
+
+INFER, GENERATE = "infer", "generate"
+Kind = Literal["object", "list", "value"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Foreign:
+    """A field that ``task`` has no use for. ``path`` is below ``spec``. Of a value, those in ``kept`` may stand: a
+    default counts as given, as the apiserver writes it. ``why`` is what the field's name begins a sentence with."""
+
+    path: str
+    why: str
+    remedy: str = "remove it"
+    kind: Kind = "object"
+    kept: tuple[str | int | float | bool, ...] = ()
+    task: str = GENERATE
+
+
+_TENSORS = "describes tensors, and a language model reads and writes text"
+_BATCHES = "is of Triton's batches, and vLLM forms a batch of its own at each step"
+_CANDIDATES = "is of engines for tensors, and the build of a language model tries the server's options"
+_TOKENS = "measures whole answers, and a language model answers token by token"
+_ANALYSIS = "is of the analysis of live requests, which reads Triton's metrics"
+_LABELS = "is of labelled samples, and a language model is held against prompts"
+
+
+def _value(path: str, why: str, *kept: str | float | bool, remedy: str = "") -> Foreign:
+    return Foreign(path=path, why=why, kind="value", kept=kept, remedy=remedy or f"remove it, or write {kept[0]}")
+
+
+FOREIGN: tuple[Foreign, ...] = (
+    _value("source.format", "is of models for tensors, and a language model is a Hugging Face folder", "auto"),
+    Foreign(path="interface", why=_TENSORS),
+    Foreign(path="batching.preferredBatchSizes", why=_BATCHES, kind="list"),
+    Foreign(path="batching.maxQueueDelayMicroseconds", why=_BATCHES),
+    Foreign(path="instances.count", why="is of Triton's model instances, and vLLM runs a model once"),
+    Foreign(path="engine.calibration", why=_CANDIDATES),
+    _value("engine.backend", _CANDIDATES, "auto"),
+    _value("engine.precision", _CANDIDATES, "auto"),
+    _value("engine.maxBatchSize", _BATCHES, 32),
+    _value("engine.stopWhen", "looks for a latency of whole answers, which a language model does not have",
+           "budgetSpent"),
+    _value("engine.fallback", _CANDIDATES, "none"),
+    Foreign(path="objective.latency", why=_TOKENS, remedy="write spec.objective.tokens in its place"),
+    _value("objective.throughput", _TOKENS, 0.0, remedy="remove it"),
+    _value("objective.minimise", "needs a latency of whole answers, which a language model does not have", "cost"),
+    # The default counts as given, so it means agreement here.
+    _value("accuracy.metric", "compares tensors, and a language model is held against the source by its next tokens",
+           AGREEMENT, "cosine"),
+    Foreign(path="accuracy.task", why=_LABELS),
+    _value("accuracy.groupBy", _LABELS, "", remedy="remove it"),
+    Foreign(path="serving.queue", why="is of Triton's queue, and vLLM has another"),
+    Foreign(path="autoscaling", why="does not work for language models yet", remedy="write replicas"),
+    Foreign(path="quality", why="does not work for language models yet: the monitor compares tensors"),
+    Foreign(path="placement.classes", why="does not work for language models yet",
+            remedy="write accelerator and gpu, and an object for each class"),
+    _value("rollout.strategy", "switches after the analysis of live requests, which reads Triton's metrics", "Canary",
+           "Recreate", remedy="write Canary or Recreate"),
+    Foreign(path="rollout.steps", why=_ANALYSIS, kind="list"),
+    _value("rollout.analysis.seconds", _ANALYSIS, 60, 0, remedy="remove it"),
+    _value("rollout.analysis.maxSlowdown", _ANALYSIS, 0.25, remedy="remove it"),
+    _value("rollout.analysis.minRequests", _ANALYSIS, 60, remedy="remove it"),
+    _value("rollout.analysis.compareOutputs", "sends made-up tensors, and a language model reads text", "auto",
+           "never", remedy="remove it, or write never"),
+    _value("rollout.analysis.mirror", "sends tensors on, and a language model reads text", False, remedy="remove it"),
+    _value("rollout.requireObjective", "is of spec.objective.latency, which a language model does not have", False,
+           remedy="remove it"),
+    Foreign(path="rollout.gateway.grpcHostnames", why="is of gRPC, which vLLM does not speak", kind="list",
+            remedy="remove it, and let clients use hostnames"),
+    Foreign(path="objective.tokens", why="is of language models", task=INFER,
+            remedy="write spec.objective.latency in its place, or task generate"),
+    Foreign(path="engine.contextTokens", why="is of language models", task=INFER,
+            remedy="remove it, or write task generate"),
+)
+
+
+def task_problems(spec: Spec) -> Iterator[Problem]:
+    """What ``spec`` says that its task has no use for, and what the task needs."""
+    for one in FOREIGN:
+        value = _at(spec, one.path)
+        if one.task == spec.task and _given(one, value):
+            yield _problem(f"spec.{one.path}", value, f"{one.why} (task {one.task})", one.remedy)
+    if spec.task == INFER and spec.accuracy.metric == AGREEMENT:
+        yield _problem("spec.accuracy.metric", AGREEMENT, "compares next tokens, which only a language model has",
+                       "write cosine or another metric, or task generate")
+    evaluation = spec.accuracy.evaluation
+    if spec.task == GENERATE and evaluation is None:
+        yield _problem("spec.accuracy.evaluation", None, "is required with task generate: prompts cannot be made up",
+                       "add its uri, a .jsonl of prompts like production's")
+    if spec.task == GENERATE and evaluation is not None and evaluation.uri.startswith(CAPTURED_SCHEME):
+        yield _problem("spec.accuracy.evaluation.uri", evaluation.uri, "names captured tensors, and a language model "
+                       "reads text", "name a .jsonl of prompts like production's")
+
+
+def _at(spec: Spec, path: str) -> Any:
+    """None where it or a block above it is absent."""
+    value: Any = spec
+    for step in path.split("."):
+        value = None if value is None else getattr(value, to_snake(step))
+    return value
+
+
+def _given(one: Foreign, value: Any) -> bool:
+    if one.kind == "list":
+        return bool(value)
+    return value is not None and not (one.kind == "value" and value in one.kept)
+
+
+def _problem(field: str, value: Any, message: str, remedy: str) -> Problem:
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    elif isinstance(value, tuple):
+        value = [one.model_dump(mode="json", by_alias=True, exclude_unset=True) if hasattr(one, "model_dump") else one
+                 for one in value]
+    return Problem(field=field, value=show(value), message=message, remedy=remedy)
