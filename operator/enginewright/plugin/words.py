@@ -97,9 +97,9 @@ def _what_it_gains(engine: EngineStatus) -> str:
 def _in_tokens(tokens: TokensStatus | None) -> tuple[str, ...]:
     if tokens is None:
         return ()
-    figures = ((tokens.ttft_p99_milliseconds, "p99 {:.3g} ms until the first token"),
-               (tokens.tpot_p99_milliseconds, "p99 {:.3g} ms for each token after it"),
-               (tokens.output_rate, "{:.4g} tokens a second"))
+    figures = ((tokens.ttft_p99_milliseconds, "p99 {:,.0f} ms until the first token"),
+               (tokens.tpot_p99_milliseconds, "p99 {:,.1f} ms for each token after it"),
+               (tokens.output_rate, "{:,.1f} tokens a second"))
     return tuple(words.format(value) for value, words in figures if value)
 
 
@@ -142,9 +142,11 @@ def _facts(status: Status) -> tuple[str, ...]:
 
 def _server_fact(server: ServerStatus) -> str:
     libraries = [f"{one.name} {one.version}" for one in server.libraries or ()]
-    has = [f"Triton {server.triton}" if server.triton else "", *libraries]
     backends = ", ".join(server.backends or ()) or "none"
-    return f"Server image: {server.image} has {', '.join(filter(None, [*has, f'Triton backends {backends}']))}."
+    # An image of language models has no Triton.
+    triton = f"Triton backends {backends}" if server.triton or server.backends else ""
+    has = [f"Triton {server.triton}" if server.triton else "", *libraries, triton]
+    return f"Server image: {server.image} has {', '.join(filter(None, has))}."
 
 
 def _class_fact(row: ClassStatus) -> str:

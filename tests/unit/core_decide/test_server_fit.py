@@ -166,6 +166,16 @@ def test_a_language_model_is_built_for_an_image_with_vllm_alone() -> None:
     assert not cluster.running("-ask-")
 
 
+@pytest.mark.parametrize(("step", "container"), [("resolve", "build"), ("ladder", "prove"), ("sweep", "prove")])
+def test_the_container_of_a_language_models_build_is_named(step: str, container: str) -> None:
+    """Whatever ``proveInServerImage`` says: a server proves it in any case."""
+    cluster = of_language_model(image(vLLM="0.32.0"))
+    name = cluster.running("build")[0].name
+    cluster.progress(step, 0.5)
+    cluster.operate()
+    assert f"logs -f job/{name} -c {container}" in cluster.condition("EngineBuilt")["message"]
+
+
 def test_without_an_image_for_language_models_no_job_starts() -> None:
     cluster = Cluster(spec=LANGUAGE, unasked=True)
     plan = cluster.operate()

@@ -34,6 +34,7 @@ from enginewright.core.decide.jobs import (
     taken_away,
 )
 from enginewright.core.decide.source import missing_claim
+from enginewright.core.language_models import generates
 from enginewright.core.manifests import (
     build_deadline,
     build_job,
@@ -55,8 +56,9 @@ from enginewright_builder.contract import SIGNING_KEY, BuildRequest, CandidateSu
 
 # Progress is read from the pod's log, which no watch reports.
 FOLLOW = 5.0
-# Steps of the container that proves.
+# Steps of the container that proves; of a language model all that need a server.
 PROVING = ("sweep", "appraise", "repository", "verify-load", "publish", "done")
+PROVING_TOKENS = ("ladder", *PROVING)
 TOO_SLOW = "raise spec.engine.buildBudgetSeconds"
 
 
@@ -256,9 +258,11 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
 
 def _container(build: _Build, progress: Progress) -> str:
     """Which one to follow, where there are several."""
-    if not build.ctx.config.prove_in_server_image:
+    tokens = generates(build.ctx.spec)
+    if not (tokens or build.ctx.config.prove_in_server_image):
         return ""
-    return f" -c {labels.CONTAINER_PROVE if progress.step in PROVING else labels.CONTAINER_BUILD}"
+    proving = progress.step in (PROVING_TOKENS if tokens else PROVING)
+    return f" -c {labels.CONTAINER_PROVE if proving else labels.CONTAINER_BUILD}"
 
 
 def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
