@@ -10,7 +10,7 @@ from typing import NamedTuple
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import OPTIMISED_MODEL, resource_of_manifest
-from enginewright.core.config import OperatorConfig
+from enginewright.core.config import Images, OperatorConfig
 from enginewright.core.spec import Spec, parse_spec, validate
 from support.apiserver import manifest
 from support.children import children_of
@@ -18,6 +18,8 @@ from support.corpus import ODD, Case, Raw, bad_ends, bad_fields, odd_fields
 
 AT_ONCE = 8
 STRICT = {"dryRun": "All", "fieldValidation": "Strict"}
+# Without an image for language models the operator makes no children for them.
+CONFIG = OperatorConfig(images=Images(server_vllm="example/vllm:1"))
 
 
 class Child(NamedTuple):
@@ -33,7 +35,7 @@ def children(cases: Iterable[Case]) -> Iterator[Child]:
     for case in cases:
         if (case.spec.get("placement") or {}).get("classes"):
             continue
-        for name, body in children_of("m", case.spec, OperatorConfig(), namespace="default").all().items():
+        for name, body in children_of("m", case.spec, CONFIG, namespace="default").all().items():
             text = json.dumps(body["spec"], sort_keys=True) if body["kind"] in ("Job", "Deployment") else ""
             if text and text not in seen:
                 seen.add(text)
