@@ -8,11 +8,7 @@ from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec import Spec
-from enginewright.core.spec.tasks import GENERATE
-
-
-def generates(spec: Spec) -> bool:
-    return spec.task == GENERATE
+from enginewright.core.spec.tasks import generates
 
 
 def asks_of_tokens(spec: Spec) -> bool:

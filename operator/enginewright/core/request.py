@@ -16,7 +16,7 @@ from enginewright.core.spec.engine import TokensSpec
 from enginewright.core.spec.quality_rules import is_captured
 from enginewright.core.spec.queue import QueuePolicySpec, QueueSpec
 from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PaddingSpec, PostprocessStepSpec, PreprocessSpec
-from enginewright.core.spec.tasks import GENERATE
+from enginewright.core.spec.tasks import generates
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
 
@@ -43,7 +43,7 @@ def source_key(spec: Spec) -> str:
     access = store_access(spec)
     task, group_by = spec.accuracy.task, spec.accuracy.group_by
     beside = {**({"task": task.model_dump()} if task else {}), **({"group_by": group_by} if group_by else {}),
-              **({"generate": True} if spec.task == GENERATE else {})}
+              **({"generate": True} if generates(spec) else {})}
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
             *([access] if access else []), *([beside] if beside else [])]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
@@ -135,7 +135,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
             build_budget_seconds=spec.budget_seconds, fallback=spec.engine.fallback, stop_when=spec.engine.stop_when,
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
-            metric=contract.AGREEMENT if spec.task == GENERATE else spec.accuracy.metric,
+            metric=contract.AGREEMENT if generates(spec) else spec.accuracy.metric,
             tolerance=float(spec.accuracy.max_loss),
             evaluation=_data(spec.accuracy.evaluation, resolved.evaluation_digest if resolved else ""),
             task=_task(spec.accuracy.task), group_by=spec.accuracy.group_by),
@@ -156,7 +156,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
         keep_reference=spec.quality is not None,
         bucket=contract.BucketRequest(uri=spec.store.uri) if in_bucket(spec.store.uri) else None,
-        generate=_generate(spec) if spec.task == GENERATE else None,
+        generate=_generate(spec) if generates(spec) else None,
     )
 
 
@@ -204,7 +204,7 @@ def server_image(spec: Spec, config: OperatorConfig) -> str:
     """Empty for a language model where neither object nor operator name an image; no such spec gets past
     ``read_spec``."""
     images = config.images
-    return spec.serving.image or (images.server_vllm if spec.task == GENERATE else images.server)
+    return spec.serving.image or (images.server_vllm if generates(spec) else images.server)
 
 
 def _data(data: DataSpec | None, digest: str) -> contract.DataRequest | None:

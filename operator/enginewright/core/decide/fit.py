@@ -13,7 +13,7 @@ from enginewright.core.planner.models import suits
 from enginewright.core.planner.nodes import product_of
 from enginewright.core.reasons import Reason
 from enginewright.core.server_image import driver_runs, engines_of, other_tensorrt
-from enginewright.core.spec.tasks import GENERATE
+from enginewright.core.spec.tasks import generates
 from enginewright.core.spec.text_rules import is_text
 from enginewright.core.status import LibraryStatus, ServerStatus
 from enginewright_builder.contract import LIB_TOKENIZERS, LIB_VLLM, RuntimeRequest
@@ -29,7 +29,7 @@ def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
     server, runtime = ctx.memory.server, ctx.runtime
     if server is None or server.runtime is None or runtime is None:  # what serves was built for is all that is known
         return None
-    if ctx.spec.task == GENERATE:
+    if generates(ctx.spec):
         return _no_vllm(ctx, server) or _old_driver(ctx, server, placement)
     return (_no_tokenizer(ctx, server) or _no_engine(ctx, server, runtime, placement)
             or _old_driver(ctx, server, placement))
@@ -96,7 +96,7 @@ def field(ctx: PassContext) -> str:
     """Where the server image is named, for a message."""
     if ctx.spec.serving.image:
         return "spec.serving.image"
-    return f"images.{'serverVllm' if ctx.spec.task == GENERATE else 'server'} of the operator's chart"
+    return f"images.{'serverVllm' if generates(ctx.spec) else 'server'} of the operator's chart"
 
 
 def _or_another(wanted: str, possible: Iterable[str]) -> str:

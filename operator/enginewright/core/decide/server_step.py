@@ -35,7 +35,7 @@ from enginewright.core.plan import Action, Create, Delete
 from enginewright.core.reasons import Reason
 from enginewright.core.request import build_key, server_image
 from enginewright.core.server_image import MACHINES, as_before, runtime_of
-from enginewright.core.spec.tasks import GENERATE
+from enginewright.core.spec.tasks import generates
 from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
 from enginewright.core.way_back import serves
 from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
@@ -266,7 +266,7 @@ def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | No
 def _answer(ctx: PassContext, memory: ServerStatus, key: str, job: JobView, facts: Facts,
             before: RuntimeRequest | None) -> ServerStatus:
     return answer(memory, key, _digest(job), facts, before, proves=ctx.config.prove_in_server_image,
-                  generates=ctx.spec.task == GENERATE)
+                  generates=generates(ctx.spec))
 
 
 def answer(memory: ServerStatus, key: str, digest: str, facts: Facts, before: RuntimeRequest | None, *,
@@ -310,7 +310,7 @@ def _failure(ctx: PassContext, job: JobView, memory: ServerStatus) -> JobFailure
         late = failure.reason == Reason.BUILD_DEADLINE_EXCEEDED
         return replace(failure, retry="limited") if late else failure
     pod = newest(ended)
-    beside = "vLLM" if ctx.spec.task == GENERATE else "Triton Inference Server"
+    beside = "vLLM" if generates(ctx.spec) else "Triton Inference Server"
     words = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
     return JobFailure(
         reason=Reason.SERVER_IMAGE_UNFIT, retry="never",

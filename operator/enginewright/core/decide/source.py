@@ -25,7 +25,7 @@ from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_key, resolve_request, source_claims, source_key, store_claim
 from enginewright.core.spec import Spec
 from enginewright.core.spec.source import Format
-from enginewright.core.spec.tasks import GENERATE
+from enginewright.core.spec.tasks import generates
 from enginewright.core.status import FailureStatus, SourceStatus
 from enginewright_builder.contract import CAUSAL_FORMAT, ResolvedSource
 
@@ -94,7 +94,7 @@ def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
     if not spec.source.digest or unsaid or spec.source.signature is not None:
         return
     formats = FORMATS if spec.source.format == "auto" else (spec.source.format,)
-    for name in (CAUSAL_FORMAT,) if spec.task == GENERATE else formats:
+    for name in (CAUSAL_FORMAT,) if generates(spec) else formats:
         yield ResolvedSource(
             digest=spec.source.digest, format=name, size_bytes=0,
             evaluation_digest=evaluation.digest if evaluation else "",

@@ -28,7 +28,7 @@ from enginewright.core.placement import ARCH_LABEL, Placement, place
 from enginewright.core.request import server_image
 from enginewright.core.same import Same
 from enginewright.core.spec import JobPodTemplateSpec, Spec
-from enginewright.core.spec.tasks import GENERATE
+from enginewright.core.spec.tasks import GENERATE, generates
 
 PROGRAM_PATH, FACTS_PATH = "/program", "/facts"
 FACTS_FILE = f"{FACTS_PATH}/facts.json"
@@ -41,9 +41,9 @@ def ask_key(spec: Spec, config: OperatorConfig, digest: str = "") -> str:
     """8 hex digits over what is asked, and what decides on the answer: the images, the ``digest`` that a replica's
     image turned out to have, whether the server image proves engines, and whether it is to serve a language model."""
     proves = ["proves"] if config.prove_in_server_image else []
-    generates = [GENERATE] if spec.task == GENERATE else []
+    task = [GENERATE] if generates(spec) else []
     return short_hash([server_image(spec, config), config.images.builder, *([digest] if digest else []), *proves,
-                       *generates], 8)
+                       *task], 8)
 
 
 def ask_job_name(owner_name: str, key: str) -> str:

@@ -6,7 +6,6 @@ from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.language_models import generates
 from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
 from enginewright.core.manifests.proof import proven_by_the_server
@@ -14,6 +13,7 @@ from enginewright.core.manifests.proof_generate import proven_language_model
 from enginewright.core.manifests.signing import capture_keys, signing_mount, signing_volume
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
+from enginewright.core.spec.tasks import generates
 from enginewright.core.spot import on_spot
 
 

@@ -92,6 +92,11 @@ FOREIGN: tuple[Foreign, ...] = (
 )
 
 
+def generates(spec: Spec) -> bool:
+    """Whether it is of a language model."""
+    return spec.task == GENERATE
+
+
 def task_problems(spec: Spec) -> Iterator[Problem]:
     """What ``spec`` says that its task has no use for, and what the task needs."""
     for one in FOREIGN:
@@ -102,10 +107,10 @@ def task_problems(spec: Spec) -> Iterator[Problem]:
         yield _problem("spec.accuracy.metric", AGREEMENT, "compares next tokens, which only a language model has",
                        "write cosine or another metric, or task generate")
     evaluation = spec.accuracy.evaluation
-    if spec.task == GENERATE and evaluation is None:
+    if generates(spec) and evaluation is None:
         yield _problem("spec.accuracy.evaluation", None, "is required with task generate: prompts cannot be made up",
                        "add its uri, a .jsonl of prompts like production's")
-    if spec.task == GENERATE and evaluation is not None and evaluation.uri.startswith(CAPTURED_SCHEME):
+    if generates(spec) and evaluation is not None and evaluation.uri.startswith(CAPTURED_SCHEME):
         yield _problem("spec.accuracy.evaluation.uri", evaluation.uri, "names captured tensors, and a language model "
                        "reads text", "name a .jsonl of prompts like production's")
 

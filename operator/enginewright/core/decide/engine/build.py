@@ -34,7 +34,6 @@ from enginewright.core.decide.jobs import (
     taken_away,
 )
 from enginewright.core.decide.source import missing_claim
-from enginewright.core.language_models import generates
 from enginewright.core.manifests import (
     build_deadline,
     build_job,
@@ -51,6 +50,7 @@ from enginewright.core.published import backend_of, published
 from enginewright.core.reasons import Reason
 from enginewright.core.request import server_image, store_claim
 from enginewright.core.spec.base import in_bucket
+from enginewright.core.spec.tasks import generates
 from enginewright.core.status import BuildStatus
 from enginewright_builder.contract import SIGNING_KEY, BuildRequest, CandidateSummary, Outcome, Progress
 
