@@ -17,9 +17,9 @@ BENCHMARKS = ROOT / "docs" / "benchmarks"
 TABLE = ROOT / "builders" / "enginewright_builder" / "competition" / "experience.json"
 LOOKS = "looks.json"
 # The newest first, after the builds of trials.json: a candidate that a newer file has is not read from an older one.
-FILES = ("product-four.json", "product.json", "h200.json", "h200-int8.json", "h200-fp8.json")
+FILES = ("product-four.json", "product-single.json", "h200.json", "h200-int8.json", "h200-fp8.json")
 # Since when PyTorch's packages have today's layout.
-PACKAGES = ("product-four.json", "product.json", "h200.json")
+PACKAGES = ("product-four.json", "product-single.json", "h200.json")
 TRIALS = "trials.json"
 ANCHOR, SOURCE = "tensorrt fp16", "eager-fp32"
 # What stands in for the anchor where that was not tuned, or did not race.

@@ -36,8 +36,8 @@ COMPILED_BESIDE = ("torch", "fp16")
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.
 LEAST_GAIN_AT_1 = 0.853
-# Before the ladder the source is opened and exported, as long as product.json says, and run on the evaluation data;
-# after it come race, sweep and proof: 39 to 55 s in product.json.
+# Before the ladder the source is opened and exported, as long as product-single.json says, and run on the evaluation data;
+# after it come race, sweep and proof: 39 to 55 s in product-single.json.
 BEFORE, ASK_SECONDS, AFTER_SECONDS = ("resolve", "fetch", "export"), 4.0, 50.0
 PRECISIONS = {"tensorrt": ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), "torch": ("fp32", "tf32", "bf16", "fp16"),
               "onnxruntime": ("fp32", "tf32", "fp16")}
@@ -184,7 +184,7 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
 
 @lru_cache
 def before_seconds(model: str) -> float:
-    product = json.loads((BENCHMARKS / "product.json").read_text(encoding="utf-8"))
+    product = json.loads((BENCHMARKS / "product-single.json").read_text(encoding="utf-8"))
     steps = next(one["steps"] for one in product["models"] if one["model"] == model)
     return ASK_SECONDS + sum(float(steps[step]) for step in BEFORE)
 
@@ -197,7 +197,7 @@ best accurate candidate that was ever measured, by batch; below 1 where an engin
 taken to gain 15 %, the least that any gained. Any other candidate that was not measured costs its usual time and gains
 nothing. A trial costs what it cost on an H100 ([trials.json](trials.json)); one that was not tried there costs what the
 other models' did, times what this model took longer than they. As many seconds pass before the ladder as did in
-[product.json](product.json), and 50 s after it.
+[product-single.json](product-single.json), and 50 s after it.
 """
 
 

@@ -21,7 +21,7 @@ from enginewright_builder.measure.look import Look
 _WIDTH, _EVERY = 0.15, 0.1
 # Spread of a log time ratio that few models cannot show: between models of one kind in h200.json.
 _LEAST_SPREAD = 0.06
-# Of what tuning gains, which differs by the batch more than by the model: 0 to 3 % at batch 32 in product.json.
+# Of what tuning gains, which differs by the batch more than by the model: 0 to 3 % at batch 32 in product-single.json.
 _LEAST_TUNING_SPREAD = 0.02
 # Of what no benchmark and no assumption names: as fast as the anchor's engine in that precision, give or take; passes
 # often.
@@ -29,7 +29,7 @@ _UNKNOWN_SPREAD, _UNKNOWN_PASSES, UNKNOWN_SECONDS = 0.3, 0.8, 10.0
 # What a benchmarked verdict is mixed with, so that few models say neither never nor always: votes for and in all.
 _FOR, _OF = 0.9, 1.0
 # Seconds of the gate, of loading and of the glance after a build on a GPU, at least: the gate alone took 0.2 to 10 in
-# product.json.
+# product-single.json.
 GATE_SECONDS = 2.0
 
 

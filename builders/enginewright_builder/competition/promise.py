@@ -34,7 +34,7 @@ WORLDS = 256
 # A trial of a set that the others of it leave less than this to gain is superfluous: 0.2 %.
 SUPERFLUOUS = 0.002
 # Spread of a tuned engine's gain at a batch once that of a sibling there is known: of another precision, or of the same
-# one, tuned for other batches as well (product.json: 0 to 3 % apart).
+# one, tuned for other batches as well (product-single.json: 0 to 3 % apart).
 _SIBLING_SPREAD, _TWIN_SPREAD = 0.05, 0.01
 # What a quick engine loses: 0, 1, 1, 2, 3 and 4 % (BERT, ConvNeXt and DeepLabV3 at batch 1 and 8), and ResNet-50 at
 # batch 1 2 to 10 %, as five builds of the usual level differ by 8 % (H200, TensorRT 10.6).
