@@ -204,6 +204,12 @@ bench-gpu: ## On a machine with a GPU, inputs carried in by hack/bench/carry.sh:
 	  --precisions "$(PRECISIONS)" --seconds-per-model $(SECONDS_PER_MODEL) $(if $(BUDGET),--budget $(BUDGET)) \
 	  --output build/bench/product-$(or $(subst $(comma),-,$(MODELS)),all).json
 
+.PHONY: bench-llm
+bench-llm: ## On such a machine, inputs carried in by hack/bench/carry-llm.sh: a build of a language model, and a larger one beside vLLM's own settings (ARGS="--parts=build")
+	mkdir -p build/bench
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.llm --inputs $(or $(INPUTS_LLM),/tmp/bench-llm)/models \
+	  --output build/bench/language-models.json --logs build/bench/language-models-logs.tar.gz $(ARGS)
+
 .PHONY: bench-ways
 bench-ways: ## On such a machine: Triton's backends and transports side by side, into build/bench/ways.json (MODELS=a,b WAYS=a,b BACKENDS=DIR)
 	mkdir -p build/bench

@@ -17,7 +17,7 @@ import enginewright_builder
 from cluster.paths import cache_dir
 from enginewright.core.servers.vllm import VLLM
 from enginewright_builder.generate.arguments import ServerArguments
-from enginewright_builder.generate.server import PROVEN_ENVIRONMENT, PROVEN_WORDS
+from enginewright_builder.generate.server import PROVEN_WORDS
 from images.buildah import Buildah
 from images.cli import build
 from images.recipe import ROOT
@@ -64,7 +64,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
     place = tmp_path_factory.mktemp("image")
     words = [*VLLM.program, MODEL, "--served-model-name=m", *VLLM.port_words, VLLM.exit_word(5), *PROVEN_WORDS,
              *SETTINGS.words()]
-    environment = {**buildah.environment_of(reference), **PROVEN_ENVIRONMENT, **SETTINGS.environment()}
+    environment = {**buildah.environment_of(reference), **SETTINGS.environment()}
     package = Path(next(iter(enginewright_builder.__path__)))
     model = tiny(place / "tiny")
     for file in model.iterdir():

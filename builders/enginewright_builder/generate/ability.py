@@ -14,7 +14,7 @@ _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 @dataclass(frozen=True, kw_only=True)
 class Ability:
     """``flags`` are a CPU's; ``capability`` is a GPU's compute capability, None where unknown. ``memory_bytes`` is what
-    a server may take, 0 where unknown; of one GPU where there are several."""
+    a server may take, 0 where unknown; of one GPU where there are several, of which ``free_share`` is free (0 to 1)."""
 
     gpu: bool = False
     flags: frozenset[str] = frozenset()
@@ -22,6 +22,7 @@ class Ability:
     gpus: int = 0
     cores: int = 1
     memory_bytes: int = 0
+    free_share: float = 1.0
 
     @property
     def bf16(self) -> bool:
@@ -34,5 +35,5 @@ def ability(device: DeviceRequest, seen: Machine) -> Ability:
     if device.accelerator == "gpu":
         capability = (seen.capability[0], seen.capability[1]) if len(seen.capability) == 2 else None
         return Ability(gpu=True, capability=capability, gpus=max(1, device.gpu_count), cores=seen.cores,
-                       memory_bytes=device.memory_bytes)
+                       memory_bytes=device.memory_bytes, free_share=seen.free_share)
     return Ability(flags=frozenset(seen.flags), cores=seen.cores, memory_bytes=seen.memory_bytes)

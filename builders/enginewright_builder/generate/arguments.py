@@ -71,8 +71,12 @@ class ServerArguments:
             yield "--enforce-eager"
 
     def environment(self) -> dict[str, str]:
-        """What vLLM takes from its environment alone."""
-        given = {"VLLM_CPU_KVCACHE_SPACE": self.cache_gib, "OMP_NUM_THREADS": self.threads}
+        """What vLLM takes from its environment alone. Where it runs eagerly nothing is compiled at all: without a C++
+        compiler one request for log-probabilities of the prompt would end the engine. Threads that are bound to cores
+        would share them with whatever else is bound there."""
+        given = {"VLLM_CPU_KVCACHE_SPACE": self.cache_gib, "OMP_NUM_THREADS": self.threads,
+                 "TORCH_COMPILE_DISABLE": 1 if self.enforce_eager else None,
+                 "VLLM_CPU_OMP_THREADS_BIND": "nobind" if self.threads else None}
         return {name: str(value) for name, value in given.items() if value is not None}
 
     def differences(self, other: ServerArguments) -> dict[str, tuple[object, object]]:

@@ -19,6 +19,9 @@ PROPOSED = 4
 # Of a CPU's free memory the cache takes this share at most, once the weights have theirs; a GPU keeps the rest for
 # activations.
 _CPU_CACHE_SHARE, _GPU_SHARE = 0.5, 0.9
+# vLLM takes 0.92 of a GPU's memory, and ends where another process has some of that. Then it gets what is free, but for
+# what a process of CUDA takes before its first tensor.
+_FREE_SHARE, _CUDA_SHARE = 0.93, 0.02
 # So many texts of the longest kind are to fit into a CPU's cache.
 _IN_CACHE = 32
 _GIB = 1 << 30
@@ -49,7 +52,7 @@ def ground(model: Causal, ability: Ability, *, longest: int, context: int, weigh
         raise _too_long(most, f"its cache takes {most * of_token / _GIB:.1f} GiB, and beside the weights there is room "
                         f"for {max(0, room) / _GIB:.1f}", max(0, room) // of_token)
     if ability.gpu:
-        return ServerArguments(dtype=dtype, max_model_len=context or None)
+        return ServerArguments(dtype=dtype, max_model_len=context or None, memory_share=_share(ability))
     wanted = max(most, _IN_CACHE * longest) * of_token
     return ServerArguments(dtype=dtype, max_model_len=context or None, threads=ability.cores, enforce_eager=True,
                            cache_gib=max(1, math.ceil(min(wanted, max(room, most * of_token)) / _GIB)))
@@ -143,9 +146,14 @@ def _parallel(model: Causal, ability: Ability, base: ServerArguments) -> Iterato
                         unavailable="" if fits else f"{model.heads} attention heads are not divisible by {size}")
 
 
+def _share(ability: Ability) -> float | None:
+    """None: vLLM's own."""
+    return None if ability.free_share >= _FREE_SHARE else round(max(0.01, ability.free_share - _CUDA_SHARE), 2)
+
+
 def _room(ability: Ability, weights: int) -> int:
     if ability.gpu:
-        return int(ability.memory_bytes * _GPU_SHARE) - weights
+        return int(ability.memory_bytes * min(_GPU_SHARE, _share(ability) or _GPU_SHARE)) - weights
     return int((ability.memory_bytes - weights) * _CPU_CACHE_SHARE)
 
 

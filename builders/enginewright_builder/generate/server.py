@@ -32,14 +32,14 @@ SERVED_NAME = "model"
 LOGPROBS = 20
 LOG_FOLLOWS = "Last lines of its log:"
 # With which models are proven, and are to be served: the gate compares greedy choices, which sampling defaults of a
-# folder would change. Without a C++ compiler one request for log-probabilities of the prompt would end the engine,
-# unless it compiles nothing. Bound to cores it would share them with whatever else is bound there.
+# folder would change.
 PROVEN_WORDS = ("--generation-config=vllm",)
-PROVEN_ENVIRONMENT = {"TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 # How a process of vLLM ends: behind its name, and the mark of an error's line where it logs. Warnings also name errors.
 _ERROR = re.compile(r"^(?:\([^)]*\) )?(?:ERROR [^\]]*\] )?([\w.]*(?:Error|Exception): (?!Engine core init).*)",
                     re.MULTILINE)
 _PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+# How GPUs of this machine may speak to each other: a host may forbid one of the ways.
+_OF_GPUS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 
 
 def first_error(log: str) -> str:
@@ -102,7 +102,7 @@ class Vllm(ABC):
     def variables(self) -> dict[str, str]:
         """Of its environment, whatever else is there."""
         return {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
-                **PROVEN_ENVIRONMENT, **self.arguments.environment()}
+                **self.arguments.environment()}
 
     @abstractmethod
     async def _begin(self, port: int) -> None:
@@ -184,7 +184,7 @@ class VllmServer(Vllm):
                 *self.words(), f"--host={HOST}", f"--port={port}"]
 
     def environment(self) -> dict[str, str]:
-        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_OF_GPUS)}
         return {**passed, "HOME": self._scratch.name, "PYTHONPATH": str(packages()), **self.variables()}
 
     async def _begin(self, port: int) -> None:

@@ -12,7 +12,7 @@ from enginewright_builder.contract import CONTRACT_VERSION, SERVING_FILE
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.competition import Result
 from enginewright_builder.generate.gate import Judgement
-from enginewright_builder.generate.server import PROVEN_ENVIRONMENT, PROVEN_WORDS
+from enginewright_builder.generate.server import PROVEN_WORDS
 from enginewright_builder.generate.sweep import Aim, Point
 
 SERVER = "vllm"
@@ -40,8 +40,9 @@ class Serving:
 
     def command(self, folder: Path, name: str) -> str:
         """For a shell that has vLLM; the model is in ``folder``, and clients call it ``name``."""
-        variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in sorted(self.environment.items()))
-        return f"{variables} {shlex.join(['vllm', 'serve', str(folder), f'--served-model-name={name}', *self.words])}"
+        variables = [f"{key}={shlex.quote(value)}" for key, value in sorted(self.environment.items())]
+        words = shlex.join(["vllm", "serve", str(folder), f"--served-model-name={name}", *self.words])
+        return " ".join([*variables, words])
 
 
 def serving(result: Result, aim: Aim, tolerance: float) -> Serving:
@@ -51,9 +52,8 @@ def serving(result: Result, aim: Aim, tolerance: float) -> Serving:
     return Serving(
         name=shipped.name, precision=shipped.precision, server=SERVER, server_version=result.known.version,
         settings=shipped.arguments, words=(*PROVEN_WORDS, *shipped.arguments.words()),
-        environment={**PROVEN_ENVIRONMENT, **shipped.arguments.environment()}, aim=aim, load=shipped.best,
-        gate=shipped.judgement, tolerance=tolerance, start_seconds=shipped.start_seconds,
-        memory_bytes=shipped.memory_bytes)
+        environment=shipped.arguments.environment(), aim=aim, load=shipped.best, gate=shipped.judgement,
+        tolerance=tolerance, start_seconds=shipped.start_seconds, memory_bytes=shipped.memory_bytes)
 
 
 def write_serving(document: Serving, folder: Path) -> None:

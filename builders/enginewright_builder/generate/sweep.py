@@ -78,13 +78,13 @@ def gains(new: Point, old: Point, least: float = LEAST_GAIN) -> bool:
 
 
 async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: float,
-                  metrics: Callable[[], Awaitable[str]]) -> list[Point]:
-    """Rising levels, until one gains little, breaks the objective, or ``seconds`` are over; one at least. A request
+                  metrics: Callable[[], Awaitable[str]], levels: Sequence[int] = LEVELS) -> list[Point]:
+    """Rising ``levels``, until one gains little, breaks the objective, or ``seconds`` are over; one at least. A request
     that is not counted warms the server up. ``metrics`` gets the server's Prometheus page."""
     end = time.monotonic() + seconds
     await client.stream(dataclasses.replace(asks[0], salt="warm", max_tokens=min(8, asks[0].max_tokens)))
     points: list[Point] = []
-    for level in LEVELS:
+    for level in levels:
         before = await metrics()
         answers = await closed_loop(client, _until(end, _salted(asks, level), level), concurrency=level,
                                     requests=max(FEWEST, ROUNDS * level))
@@ -131,13 +131,15 @@ class Move:
 def moves(full: int, *, longest: int, gpu: bool) -> list[Move]:
     """Settings that may serve better than vLLM's own, those that are likely to gain most first. ``full`` is the number
     of requests in flight at which vLLM's own serve best, ``longest`` the longest prompt of the data in tokens. What
-    could change nothing is left out."""
-    steps = [Move(name="8192 tokens a step", change={"max_num_batched_tokens": 8192}),
-             Move(name="512 tokens a step", change={"max_num_batched_tokens": 512})]
+    could change nothing is left out: on a GPU vLLM itself takes 2048 or 8192 tokens a step, and as many requests at
+    once as are ever sent here."""
+    steps = [Move(name=f"{count} tokens a step", change={"max_num_batched_tokens": count})
+             for count in ((16384, 1024) if gpu else (8192, 512))]
+    many = [Move(name="1024 requests at once", change={"max_num_seqs": 1024})]
     return [
         *(steps if full * longest > 512 else []),
         *([Move(name="16 requests at once", change={"max_num_seqs": 16})] if full > 16 else []),
-        *([Move(name="1024 requests at once", change={"max_num_seqs": 1024})] if full >= LEVELS[-1] else []),
+        *(many if full >= LEVELS[-1] and not gpu else []),
         Move(name="no prefix cache", change={"prefix_caching": False}),
         *([Move(name="whole prompts", change={"chunked_prefill": False})] if longest > 512 else []),
         *([Move(name="95 % of memory", change={"memory_share": 0.95})] if gpu else []),

@@ -25,7 +25,7 @@ from enginewright.core.probe import ProbeError, make_prompt
 from enginewright.core.servers.vllm import VLLM
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import packages
-from enginewright_builder.generate.server import PROVEN_ENVIRONMENT, PROVEN_WORDS
+from enginewright_builder.generate.server import PROVEN_WORDS
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import HOST, free_ports
 from support.children import children_of
@@ -51,7 +51,7 @@ def container() -> dict[str, Any]:
     children = children_of("chat", {"source": {"uri": "pvc://models/tiny"}, "placement": {"accelerator": "cpu"}})
     outcome = built_language_model(
         children.fingerprint, words=(*PROVEN_WORDS, *SETTINGS.words()),
-        environment={**PROVEN_ENVIRONMENT, **SETTINGS.environment()})
+        environment=SETTINGS.environment())
     made = deployment(children.owner, children.spec, replace(children.record, outcome=outcome), children.placement,
                       children.config)
     found: dict[str, Any] = made["spec"]["template"]["spec"]["containers"][0]

@@ -29,7 +29,12 @@ def test_each_setting_has_its_word_in_one_order() -> None:
         "--max-model-len=4096", "--max-num-seqs=64", "--max-num-batched-tokens=8192", "--enable-prefix-caching",
         "--no-enable-chunked-prefill", "--gpu-memory-utilization=0.9",
         '--speculative-config={"method":"ngram","num_speculative_tokens":3}', "--enforce-eager"]
-    assert settings.environment() == {"VLLM_CPU_KVCACHE_SPACE": "4", "OMP_NUM_THREADS": "2"}
+    assert settings.environment() == {"VLLM_CPU_KVCACHE_SPACE": "4", "OMP_NUM_THREADS": "2",
+                                      "TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+
+
+def test_a_gpus_server_compiles_and_says_nothing_of_a_cpu() -> None:
+    assert ServerArguments(dtype="bfloat16", memory_share=0.9).environment() == {}
 
 
 def test_differences_name_both_sides() -> None:

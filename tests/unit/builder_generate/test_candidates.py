@@ -97,3 +97,11 @@ def test_what_passed_alone_is_put_together_unless_both_set_the_same() -> None:
 def test_the_reference_is_named_after_its_precision() -> None:
     assert reference(base(OLD_CPU)).name == "fp32"
     assert reference(base(H100)).name == "bf16"
+
+
+def test_of_a_gpu_that_others_use_a_server_gets_what_is_free() -> None:
+    assert base(H100).memory_share is None
+    assert base(dataclasses.replace(H100, free_share=0.95)).memory_share is None
+    assert base(dataclasses.replace(H100, free_share=0.6)).memory_share == 0.58
+    with pytest.raises(UserError, match=r"there is room for 0\.0"):
+        ground(MODEL, dataclasses.replace(H100, free_share=0.06), longest=200, context=8192, weights=4 * GIB)

@@ -20,7 +20,6 @@ from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.evidence.content import hardware
 from enginewright_builder.generate.ability import ability
 from enginewright_builder.generate.arguments import ServerArguments
-from enginewright_builder.generate.server import PROVEN_ENVIRONMENT
 from enginewright_builder.generate.supervised import Supervised
 from enginewright_builder.machine import Gpu, Machine, look
 from enginewright_builder.supervise import ENDED_FROM_OUTSIDE, KILLED, LOG, STATE, WANTED, State, Wanted, write
@@ -88,7 +87,7 @@ async def served(place: Supervised, tmp_path: Path, arguments: ServerArguments) 
         assert words[0] == str(tmp_path / "model")
         assert words[1:-2] == server.words()
         assert words[-2:] == ["--host=127.0.0.1", f"--port={server.http_url.rpartition(':')[2]}"]
-        wanted = {**PROVEN_ENVIRONMENT, **arguments.environment(), "FROM_THE_CONTAINER": "1"}
+        wanted = {**arguments.environment(), "FROM_THE_CONTAINER": "1"}
         assert environment.items() >= wanted.items()
         assert server.last_words().startswith("Last lines of its log:\nit listens\n")
         assert len(process.descendants(place.state().pid)) == 2

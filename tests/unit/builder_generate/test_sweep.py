@@ -82,8 +82,11 @@ async def test_levels_ask_the_same_prompts_with_salts_of_their_own() -> None:
 def test_settings_that_could_change_nothing_are_not_tried() -> None:
     assert [move.name for move in moves(1, longest=20, gpu=False)] == ["no prefix cache"]
     names = [move.name for move in moves(256, longest=2000, gpu=True)]
-    assert names == ["8192 tokens a step", "512 tokens a step", "16 requests at once", "1024 requests at once",
-                     "no prefix cache", "whole prompts", "95 % of memory"]
+    assert names == ["16384 tokens a step", "1024 tokens a step", "16 requests at once", "no prefix cache",
+                     "whole prompts", "95 % of memory"]
+    assert [move.name for move in moves(256, longest=2000, gpu=False)] == [
+        "8192 tokens a step", "512 tokens a step", "16 requests at once", "1024 requests at once", "no prefix cache",
+        "whole prompts"]
 
 
 def test_what_was_chosen_stays() -> None:

@@ -3,6 +3,8 @@ machine has it, or ``hack/bench/carry.sh`` carries it there."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from support import carried
@@ -23,6 +25,21 @@ def test_every_import_of_the_benchmark_is_there() -> None:
     assert {"bench.run", "enginewright_builder.competition.ladder", "enginewright_builder.engines.modelopt_worker",
             "enginewright_builder.engines.torch_aoti"} <= modules.keys()
     assert carried.foreign(modules, KNOWN | UNUSED) == []
+
+
+def test_every_import_of_the_benchmark_of_language_models_is_there() -> None:
+    """Beside vLLM, which has a folder and a process of its own, few of the wheels for builds travel."""
+    script = (BENCH / "carry-llm.sh").read_text()
+    names = re.search(r"^builder=\(([a-z -]+)\)$", script, re.MULTILINE)
+    assert names
+    lists = carried.listed(BENCH / "machine.txt", BENCH / "wheels.txt")
+    few = set().union(*(lists[name] for name in [*carried.listed(BENCH / "machine.txt"), *names[1].split()]))
+    modules = carried.reached(["bench.llm"])
+    assert {"bench.llm_build", "bench.llm_speed", "enginewright_builder.generate.server"} <= modules.keys()
+    assert carried.foreign(modules, few | UNUSED) == []
+    at_once = ["bench.llm", "enginewright_builder.cli", "enginewright_builder.by_hand", "enginewright_builder.pipeline",
+               "enginewright_builder.generating", "enginewright_builder.report.generation_page"]
+    assert carried.import_errors(at_once, few | carried.required(carried.listed(BENCH / "machine.txt"))) == {}
 
 
 def test_every_import_of_the_command_that_it_runs_is_there() -> None:
