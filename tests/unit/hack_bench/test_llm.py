@@ -69,8 +69,8 @@ def test_a_page_has_each_number_from_the_file() -> None:
     result = {
         "hardware": {"cpu": "some", "cores": 16}, "versions": {"vllm": "0.20.2"}, "command": ["make bench-llm"],
         "build": {"refused": [{"tolerance": 0.01, "why": "the floor"}], "command": "enginewright-build",
-                  "seconds": 300.0, "budget_s": 480, "tolerance": 0.05, "shipped": "bf16, n-grams", "gain": 1.25, "confirmed": True,
-                  "words": ["--dtype=bfloat16"], "prompts": {"count": 300, "mean_tokens": 39.5}, "notes": ["a note"],
+                  "seconds": 300.0, "budget_s": 480, "tolerance": 0.05, "shipped": "bf16, n-grams", "gain": 1.25,
+                  "confirmed": True, "words": ["--dtype=bfloat16"], "prompts": {"count": 300, "mean_tokens": 39.5}, "notes": ["a note"],
                   "floor": {"disagreement": 0.0123, "divergence": 0.004, "places": 9600}, "trials": [trial]},
         "speed": {"model": llm_speed.config(argparse.Namespace(hidden=4096, layers=32)), "parameters": 7382241280,
                   "objective": {"ttft_ms": 1000.0, "tpot_ms": 25.0, "percentile": 99.0}, "input_tokens": 256,
