@@ -36,8 +36,8 @@ COMPILED_BESIDE = ("torch", "fp16")
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.
 LEAST_GAIN_AT_1 = 0.853
-# Before the ladder the source is opened and exported, as long as product-single.json says, and run on the evaluation data;
-# after it come race, sweep and proof: 39 to 55 s in product-single.json.
+# Before the ladder the source is opened and exported, as long as product-single.json says, and run on the evaluation
+# data; after it come race, sweep and proof: 39 to 55 s in product-single.json.
 BEFORE, ASK_SECONDS, AFTER_SECONDS = ("resolve", "fetch", "export"), 4.0, 50.0
 PRECISIONS = {"tensorrt": ("fp32", "tf32", "bf16", "fp16", "fp8", "int8"), "torch": ("fp32", "tf32", "bf16", "fp16"),
               "onnxruntime": ("fp32", "tf32", "fp16")}
