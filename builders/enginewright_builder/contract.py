@@ -534,6 +534,18 @@ class TokenFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TokenWork:
+    """What a language model's requests take of one replica at the load that it was measured with. A request had
+    ``input_tokens``, those that no prefix cache answered, and ``output_tokens`` on average; each takes
+    ``input_seconds`` and ``output_seconds`` of the whole replica."""
+
+    input_tokens: float
+    output_tokens: float
+    input_seconds: float
+    output_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class CandidateSummary:
     """One measured rung. Milliseconds for one batch of ``batch``, the largest that the objective uses; ``throughput``
     in inferences (batch elements) a second; ``accuracy`` is the metric's value, ``accuracy_low`` its one-sided 95 %
@@ -636,7 +648,8 @@ class GenerateSummary:
     bound of what is lost beyond the noise floor, ``divergence_high`` that bound of the divergence in bits. ``gain`` is
     against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
     for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
-    the server's command line, after the model's folder; ``environment`` has the variables that it was proven with."""
+    the server's command line, after the model's folder; ``environment`` has the variables that it was proven with.
+    ``work`` is of the load of ``tokens``; None in records of older builders."""
 
     name: str
     precision: str
@@ -657,6 +670,7 @@ class GenerateSummary:
     load_seconds: float
     size_bytes: int
     memory_bytes: int = 0
+    work: TokenWork | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -939,7 +953,7 @@ _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
-    "EngineSummary": ("task", "groups", "p999_ms", "requests"),
+    "EngineSummary": ("task", "groups", "p999_ms", "requests"), "GenerateSummary": ("work",),
 }
 
 

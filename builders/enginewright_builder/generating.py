@@ -34,6 +34,7 @@ from enginewright_builder.generate.serving import SERVER, Serving, serving, writ
 from enginewright_builder.generate.smoke_record import smoke_file
 from enginewright_builder.generate.sweep import Aim, Point
 from enginewright_builder.generate.trial import Bench, Open, Trial
+from enginewright_builder.generate.work import work_of
 from enginewright_builder.load import run_on_time
 from enginewright_builder.machine import Machine, look
 from enginewright_builder.report.generation import GenerateReport, prompts
@@ -134,7 +135,7 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving, machi
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
         device=hardware(resolved.request.device, machine).device, device_class=devices, device_count=count,
         load_seconds=round(document.start_seconds, 1), size_bytes=resolved.source.size_bytes,
-        memory_bytes=document.memory_bytes)
+        memory_bytes=document.memory_bytes, work=work_of(result.shipped.points, document.load))
 
 
 def _agreement(judgement: Judgement) -> tuple[float, float]:

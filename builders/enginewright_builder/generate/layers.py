@@ -10,6 +10,8 @@ from enginewright_builder.generate.answer import Answer
 
 QUEUE, PREFILL, DECODE = ("vllm:request_queue_time_seconds", "vllm:request_prefill_time_seconds",
                           "vllm:request_decode_time_seconds")
+CACHED = "vllm:prefix_cache_hits_total"
+_HITS = re.compile(rf"^{CACHED}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 _SERIES = re.compile(rf"^({QUEUE}|{PREFILL}|{DECODE})_(sum|count)(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 
 
@@ -34,6 +36,11 @@ def layers(before: str, after: str, answers: Sequence[Answer]) -> Layers | None:
     seen = sum(one.end - one.due for one in good) / len(good) * 1e3
     return Layers(queue_ms=queue, prefill_ms=prefill, decode_ms=decode,
                   transport_ms=max(0.0, seen - queue - prefill - decode))
+
+
+def cached_tokens(before: str, after: str) -> float:
+    """Tokens of prompts that the prefix cache answered between two readings of the server's metrics."""
+    return max(0.0, sum(map(float, _HITS.findall(after))) - sum(map(float, _HITS.findall(before))))
 
 
 def _sums(page: str) -> dict[tuple[str, str], float]:

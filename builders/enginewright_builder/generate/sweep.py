@@ -17,7 +17,7 @@ from typing import Any
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.figures import Figures, Objective, figures
-from enginewright_builder.generate.layers import Layers, layers
+from enginewright_builder.generate.layers import Layers, cached_tokens, layers
 from enginewright_builder.generate.load import closed_loop
 
 # Requests in flight; at each level as many times that many are sent.
@@ -43,13 +43,15 @@ class Aim:
 @dataclass(frozen=True, kw_only=True)
 class Point:
     """One load: so many requests in flight, and what it came to. ``value`` is what is compared: requests a second that
-    meet the objective, or tokens a second where none is asked for; ``meets``: so many meet it as were asked for."""
+    meet the objective, or tokens a second where none is asked for; ``meets``: so many meet it as were asked for.
+    ``cached_tokens`` of the prompts were answered by the prefix cache."""
 
     concurrency: int
     figures: Figures
     value: float
     meets: bool
     layers: Layers | None = None
+    cached_tokens: float = 0.0
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -90,7 +92,9 @@ async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: flo
                                     requests=max(FEWEST, ROUNDS * level))
         found = figures(answers, begin=min(one.due for one in answers), end=max(one.end for one in answers),
                         objective=aim.objective)
-        points.append(point(level, found, aim, layers(before, await metrics(), answers)))
+        after = await metrics()
+        points.append(dataclasses.replace(point(level, found, aim, layers(before, after, answers)),
+                                          cached_tokens=cached_tokens(before, after)))
         if time.monotonic() >= end or is_full(points):
             break
     return points

@@ -33,7 +33,11 @@ class ReplicaMetrics:
     ``executions`` are batches that were executed, 0 where that is not told.
     ``quantiles`` maps 0.99 and the like to milliseconds, of the slowest model; empty where the server exports none.
     Requests that Triton refuses for their form (shape, name, batch size) are counted nowhere. ``inferences`` are batch
-    elements that were answered; ``gpus`` has, by UUID, what the server's GPUs do."""
+    elements that were answered; ``gpus`` has, by UUID, what the server's GPUs do.
+
+    Of a language model: ``running`` requests, of which Triton has no gauge; tokens of prompts that were read, those of
+    them that the prefix cache answered, and tokens that were generated; ``cache_used`` is the share of the KV cache in
+    use (0 to 1), None where that is not told."""
 
     pending: Mapping[str, float]
     failures: Mapping[str, float] = field(default_factory=dict)
@@ -45,6 +49,11 @@ class ReplicaMetrics:
     quantiles: Mapping[float, float] = field(default_factory=dict)
     inferences: float = 0.0
     gpus: Mapping[str, GpuMetrics] = field(default_factory=dict)
+    running: float = 0.0
+    prompt_tokens: float = 0.0
+    cached_tokens: float = 0.0
+    generated_tokens: float = 0.0
+    cache_used: float | None = None
 
     @property
     def queued(self) -> float:

@@ -13,7 +13,14 @@ from enginewright.clients.signals import NoSignalError, ReplicaMetrics
 from enginewright.core.servers.vllm import VLLM
 
 _NAMES: Final = VLLM.metrics
-_WANTED: Final = frozenset({_NAMES.pending, _NAMES.successes, _NAMES.busy, _NAMES.queued_for})
+# What no other server's page has. Prompts count with what the prefix cache answered of them.
+RUNNING: Final = "vllm:num_requests_running"
+PROMPTS: Final = "vllm:prompt_tokens_total"
+CACHED: Final = "vllm:prefix_cache_hits_total"
+GENERATED: Final = "vllm:generation_tokens_total"
+CACHE_USED: Final = "vllm:kv_cache_usage_perc"
+_WANTED: Final = frozenset({_NAMES.pending, _NAMES.successes, _NAMES.busy, _NAMES.queued_for, RUNNING, PROMPTS, CACHED,
+                            GENERATED, CACHE_USED})
 # Why a request ended that was not answered as it was asked to, and what the operator calls that.
 REASON: Final = "finished_reason"
 FAILED: Final = {"abort": "CANCELED", "error": "BACKEND"}
@@ -35,4 +42,9 @@ def parse_vllm_metrics(page: bytes) -> ReplicaMetrics:
         successes=sums[_NAMES.successes],
         busy=_NAMES.microseconds * sum(sums[_NAMES.busy].values()),
         queued_for=_NAMES.microseconds * sum(sums[_NAMES.queued_for].values()),
+        running=sum(sums[RUNNING].values()),
+        prompt_tokens=sum(sums[PROMPTS].values()),
+        cached_tokens=sum(sums[CACHED].values()),
+        generated_tokens=sum(sums[GENERATED].values()),
+        cache_used=max(sums[CACHE_USED].values(), default=None),
     )

@@ -308,7 +308,11 @@ class Sample:
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
     activator holds, None where there is none or it does not answer. ``p99`` is the servers' own of the last minute, in
     milliseconds, of the slowest replica; None where they export none. ``rejected`` counts requests that waited for too
-    long since the sample before, which are among those that ``arrived`` and not among those ``served``."""
+    long since the sample before, which are among those that ``arrived`` and not among those ``served``.
+
+    Of a language model that was measured, ``pending``, ``arrived``, ``served`` and ``full`` count requests of the size
+    that the build measured: work, in other words (``scaling/work.py``). ``running`` maps a pod to the requests that it
+    is answering, and ``caches`` to the share of its KV cache in use, 0 to 1; empty where the server tells neither."""
 
     time: float
     ready: int
@@ -325,6 +329,8 @@ class Sample:
     held: float | None = None
     p99: float | None = None
     rejected: float = 0.0
+    running: Mapping[str, float] = field(default_factory=dict)
+    caches: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

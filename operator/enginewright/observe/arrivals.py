@@ -1,7 +1,8 @@
 """Arrivals, answers and requests in execution, from counters that replicas keep of what they have answered.
 
-What came since the scrape before is what was answered meanwhile and what the queue grew by. Triton has no gauge of
-requests in execution: their mean is the time that answered requests spent there, per second (Little's law).
+What came since the scrape before is what was answered meanwhile and what the queue grew by, and where the server has a
+gauge of it, what is in execution. Triton has none: the mean is the time that answered requests spent there, per second
+(Little's law).
 """
 
 from __future__ import annotations
@@ -16,27 +17,53 @@ MICROSECONDS = 1e6  # in a second
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """Of a language model: input tokens that no cache answered, ``read`` by so many ``started`` requests, and output
+    tokens, ``written`` for so many ``ended`` ones. A request under way counts as half of one that ended."""
+
+    read: float = 0.0
+    written: float = 0.0
+    started: float = 0.0
+    ended: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Totals:
     """``answered`` are requests that succeeded or failed, ``rejected`` those that waited too long in a bounded queue,
-    ``spent`` is what those took that Triton counts as successes: it times no others."""
+    ``spent`` is what those took that Triton counts as successes: it times no others. ``tokens`` are a language
+    model's."""
 
     time: float
     answered: float
     rejected: float
     queued: float
+    running: float
     spent: Spent
+    tokens: Tokens
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics, time: float) -> _Totals:
         waited, total = metrics.queued_for / MICROSECONDS, metrics.busy / MICROSECONDS
         spent = Spent(time, metrics.timed, waited, total - waited, metrics.executions)
         return cls(time=time, answered=metrics.timed + sum(metrics.failures.values()) - metrics.rejected,
-                   rejected=metrics.rejected, queued=metrics.queued, spent=spent)
+                   rejected=metrics.rejected, queued=metrics.queued, running=metrics.running, spent=spent,
+                   tokens=Tokens(read=max(0.0, metrics.prompt_tokens - metrics.cached_tokens),
+                                 written=metrics.generated_tokens))
 
     @property
     def left(self) -> float:
         """Requests that have come and gone."""
         return self.answered + self.rejected
+
+    @property
+    def came(self) -> float:
+        return self.left + self.queued + self.running
+
+    def tokens_since(self, before: _Totals) -> Tokens:
+        answered, running = self.answered - before.answered, self.running - before.running
+        return Tokens(read=max(0.0, self.tokens.read - before.tokens.read),
+                      written=max(0.0, self.tokens.written - before.tokens.written),
+                      started=answered + running, ended=answered + running / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +71,14 @@ class Growth:
     """Since the update before: requests that ``arrived`` and requests ``executing`` on average, over all replicas, and
     those ``served`` by each that was asked both times, with what that ``spent``. What queues ``rejected``, as far as it
     is known, has arrived and was not served. None where one of the replicas cannot
-    tell: a part is not the whole."""
+    tell: a part is not the whole. ``tokens`` are those of each that was asked both times."""
 
     arrived: float | None = None
     rejected: float = 0.0
     executing: float | None = None
     served: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
 
 
 class Arrivals:
@@ -72,13 +100,15 @@ class Arrivals:
         both = {name: (old, new) for name, (old, new) in known.items() if old.time == last}
         served = {name: new.answered - old.answered for name, (old, new) in both.items()}
         spent = {name: grown for name, (old, new) in both.items() if (grown := new.spent.since(old.spent)) is not None}
+        tokens = {name: new.tokens_since(old) for name, (old, new) in both.items()}
         rejected = sum(max(0.0, new.rejected - old.rejected) for old, new in known.values())
         if not wanted or len(known) < len(wanted) or seconds <= 0:
-            return Growth(served=served, spent=spent, rejected=rejected)
+            return Growth(served=served, spent=spent, rejected=rejected, tokens=tokens)
         arrived = executing = 0.0
         for old, new in known.values():
             # One that was silent for a while tells of a longer time than the others.
             since = new.time - old.time
-            arrived += max(0.0, new.left - old.left + new.queued - old.queued) * seconds / since
+            arrived += max(0.0, new.came - old.came) * seconds / since
             executing += max(0.0, new.spent.computed - old.spent.computed) / since
-        return Growth(arrived=arrived, rejected=rejected, executing=executing, served=served, spent=spent)
+        return Growth(arrived=arrived, rejected=rejected, executing=executing, served=served, spent=spent,
+                      tokens=tokens)

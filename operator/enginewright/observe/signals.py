@@ -35,6 +35,7 @@ from enginewright.observe.arrivals import Growth
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
 from enginewright.observe.prober import Prober
+from enginewright.observe.sizes import gauges
 from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
@@ -217,14 +218,17 @@ class Signals:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
         began = self._clock()
         grown, held, p99 = Growth(), None, None
+        running: Mapping[str, float] = {}
+        caches: Mapping[str, float] = {}
         if target.prometheus:
             pending = await self._ask_prometheus(key, target, window)
         else:
             metrics, held = await asyncio.gather(self._ask_replicas(target, window),
                                                  self._ask_activators(target, window))
-            pending = {pod: answer.queued for pod, answer in metrics.items()}
+            pending = window.pending(metrics, target.capacity)
             p99 = max((answer.p99 for answer in metrics.values() if answer.p99 is not None), default=None)
-            grown = window.arrived(began, metrics, target.replicas)
+            running, caches = gauges(metrics)
+            grown = window.arrived(began, metrics, target.replicas, target.capacity)
             if target.metered:
                 window.power.update(began, metrics, target.replicas)
             if target.question is not None:
@@ -233,7 +237,7 @@ class Signals:
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
                           starting=tuple(began - made for made in target.starting), held=held, p99=p99,
-                          rejected=grown.rejected))
+                          rejected=grown.rejected, running=running, caches=caches))
 
     def _judge(self, key: Key, watched: _Watched) -> float:
         """Seconds until the next round."""

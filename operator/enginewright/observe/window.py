@@ -10,12 +10,14 @@ from typing import Final
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work
 from enginewright.core.probe import Match
+from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
 from enginewright.observe.arrivals import Arrivals, Growth
 from enginewright.observe.pauses import Pauses
 from enginewright.observe.power import Power
+from enginewright.observe.sizes import Sizes, in_work
 
 # Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
@@ -49,6 +51,7 @@ class Window:
         self._recommended: dict[int, float] = {}
         self._asked: deque[tuple[float, int]] = deque()
         self._arrivals = Arrivals()
+        self._sizes = Sizes()
         self._served: set[str] = set()
         self._learning = True
         self._counters = Counters()
@@ -76,7 +79,7 @@ class Window:
     def _age(self, sample: Sample) -> None:
         """Of an old sample only arrivals count, and what was seen of replicas. Its queue is dropped, as if none had
         answered."""
-        kept = replace(sample, pending={}, served={}, spent={}, starting=())
+        kept = replace(sample, pending={}, served={}, spent={}, starting=(), running={}, caches={})
         before = self._old[-2].time if len(self._old) > 1 else self._started
         if self._old and sample.time - before <= OLD_SECONDS:
             last = self._old.pop()
@@ -99,9 +102,22 @@ class Window:
             self._old = deque((replace(one, full={}, calm=Spent()) for one in self._old), maxlen=OLD_KEPT)
         self._served = now
 
-    def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str]) -> Growth:
-        """Of one scrape round: see :class:`Arrivals`."""
-        return self._arrivals.update(time, scraped, pods)
+    def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str],
+                capacity: Capacity | None = None) -> Growth:
+        """Of one scrape round: see :class:`Arrivals`. Of a language model with a measured ``capacity``, in requests of
+        the size that was measured."""
+        grown = self._arrivals.update(time, scraped, pods)
+        self._sizes.add(grown.tokens)
+        if capacity is None or capacity.work is None:
+            return grown
+        return in_work(grown, capacity.work, self._sizes.mean(capacity.work))
+
+    def pending(self, scraped: Mapping[str, ReplicaMetrics], capacity: Capacity | None = None) -> dict[str, float]:
+        """Queued requests of each replica, in the same unit."""
+        if capacity is None or capacity.work is None:
+            return {pod: metrics.queued for pod, metrics in scraped.items()}
+        size = self._sizes.mean(capacity.work)
+        return {pod: size * metrics.queued for pod, metrics in scraped.items()}
 
     def recommend(self, time: float, replicas: int) -> None:
         """Stabilisation asks for the least and the most within a window, so of each value only the newest time counts:

@@ -162,11 +162,13 @@ def _automatic(ctx: PassContext, stable: DeploymentView, limits: ScaleLimits) ->
 
 def _finding(found: ScaleDecision, capacity: Capacity | None) -> Finding:
     if capacity and capacity.shortfall_seconds and capacity.objective_seconds and not found.hold:
+        field, takes = ("latency.milliseconds", "engine takes for one request") if capacity.work is None else (
+            "tokens.ttftMilliseconds", "server takes until the first token under the best load that was measured")
         return no(
             Reason.OBJECTIVE_OUT_OF_REACH,
-            f"objective.latency.milliseconds {1000 * capacity.objective_seconds:g} is "
+            f"objective.{field} {1000 * capacity.objective_seconds:g} is "
             f"{1000 * capacity.shortfall_seconds:.3g} ms less than the {1000 * capacity.compute_seconds:.3g} ms that "
-            f"the engine takes for one request: no number of replicas meets it. Replicas are chosen so that requests "
+            f"the {takes}: no number of replicas meets it. Replicas are chosen so that requests "
             f"wait no longer than they are computed; raise the objective, or choose a faster accelerator.",
         )
     return (open_question if found.hold else yes)(found.reason, found.message)

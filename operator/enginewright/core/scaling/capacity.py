@@ -25,6 +25,8 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from enginewright_builder.contract import TokenWork
+
 # An index of dispersion is rounded up to multiples of this, so that what was computed for it can be kept.
 DISPERSION_STEP = 0.1
 HALVINGS = 30
@@ -39,7 +41,8 @@ class Capacity:
     from a batch's start to its answer) by rising batch, as one of ``instances`` does it; it may be empty.
     ``objective_seconds`` at ``percentile`` (50 to 99.99) is None when the spec has no latency objective.
     ``cold_start_seconds`` is the time from the write of a scale-up until the new replica answers, ``delay_seconds`` the
-    longest that the batcher holds a request back for others."""
+    longest that the batcher holds a request back for others. Of a language model ``work`` says of which size its
+    requests are, ``instances`` how many it answers at once, and the curve has the time until the first token."""
 
     throughput: float
     curve: tuple[tuple[int, float], ...] = ()
@@ -48,6 +51,7 @@ class Capacity:
     percentile: float = 99.0
     cold_start_seconds: float = 0.0
     delay_seconds: float = 0.0
+    work: TokenWork | None = None
 
     def slowed(self, share: float) -> Capacity:
         """One that does ``share`` of it, above 0: each batch takes so much longer."""

@@ -8,6 +8,7 @@ from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.arrivals import intervals
 from enginewright.core.scaling.backlog import OVERDUE
+from enginewright.core.scaling.cache import guarded
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.measured import Rule
@@ -33,7 +34,7 @@ def decide_replicas(
 ) -> ScaleDecision:
     """How many replicas should run, when ``current`` are asked for. ``now`` is on the window's monotonic clock. Without
     ``capacity``, or samples that tell arrivals, queue depth alone decides."""
-    found = _by_load(window, current, limits, now, capacity, parts)
+    found = guarded(_by_load(window, current, limits, now, capacity, parts), window, current, limits, now)
     if found.reason == Reason.AT_LIMIT and window is not None and _awaited(window, current, now, capacity):
         found = replace(found, reason=Reason.SCALING, message=AWAITED)
     return limited(found, window, current, limits, now)

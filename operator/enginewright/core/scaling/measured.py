@@ -16,6 +16,7 @@ from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.lost import lost
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
 from enginewright.core.scaling.queue import queued_text, replicas_text, within
+from enginewright.core.scaling.work import ahead_text, rate_text, size_text
 
 # Cold starts without a need for a replica until it goes: one that is needed again costs a cold start, and a request
 # that waits for it. After one alone, chance in the arrivals makes replicas go back and forth.
@@ -135,9 +136,9 @@ class Rule:
 
     def _figures(self, needed: Needed, queued: float) -> str:
         bound = f" (at most {self._limits.target:g} each)" if self._limits.bounded else ""
-        parts = [f"{queued_text(f'{queued:.0f}')}{bound}", f"{needed.rate:.1f} requests/s"]
+        parts = [f"{queued_text(f'{queued:.0f}')}{bound}", rate_text(needed.rate, needed.capacity)]
         if needed.ahead > needed.rate:
-            parts.append(f"{needed.ahead:.1f} expected in {needed.cold:.0f} s")
+            parts.append(f"{ahead_text(needed.ahead, needed.capacity)} expected in {needed.cold:.0f} s")
         if needed.late:
             parts.append(f"{needed.late:.0f} would still wait then")
         return ", ".join([*parts, self._each(needed)])
@@ -149,7 +150,8 @@ class Rule:
         if needed.slower:
             name = min(needed.slower, key=needed.slower.__getitem__)
             seen += f" ({name} at {100 * needed.slower[name] / self._capacity.throughput:.0f} %: remove it if it stays)"
+        does = f"one replica does {rate_text(each, capacity)}{size_text(capacity)}"
         if capacity.objective_seconds is None:
-            return f"one replica does {each:.1f} requests/s with {self._limits.target:g} queued{seen}"
-        within = f"within {1000 * patience:g} ms at p{capacity.percentile:g}"
-        return f"one replica does {each:.1f} requests/s {within}{seen}"
+            return f"{does} with {self._limits.target:g} queued{seen}"
+        first = "first tokens " if capacity.work else ""
+        return f"{does} {first}within {1000 * patience:g} ms at p{capacity.percentile:g}{seen}"
