@@ -1,4 +1,5 @@
-"""The V2 protocol by HTTP: bytes in, bytes out.
+"""The servers' protocols by HTTP, Triton's and OpenAI's: bytes in, bytes out. Each piece of an answer is passed on as
+it comes, so streams stay streams; a client that goes away ends its request at the replica.
 
 Each answer ends its connection, so that a client's next request goes where the Service leads by then.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import aiohttp
@@ -21,8 +23,6 @@ from enginewright.activator.tally import Result, Tally
 from enginewright.clients.direct import DirectSession
 from enginewright.core.servers.triton import TRITON
 
-# Answered here: a health check starts no replica. Kubelets ask, too.
-HEALTH: Final = frozenset({TRITON.live_path, TRITON.ready_path})
 CONNECT_SECONDS: Final = 2.0
 RETRY_AFTER: Final = "5"
 # RFC 9110, 7.6.1; of Content-Length the client and the server here take care themselves.
@@ -32,6 +32,18 @@ NO_AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Ty
 Response = TypeVar("Response", bound=web.StreamResponse)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Paths of the server's own health checks. The activator answers them itself: they start no replica, and kubelets
+    ask, too."""
+
+    live: str = TRITON.live_path
+    ready: str = TRITON.ready_path
+
+
+HEALTH: Final = Health()
+
+
 class NotSentError(Exception):
     """No replica took the connection, so none has seen the request."""
 
@@ -39,12 +51,14 @@ class NotSentError(Exception):
 class HttpProxy:
     """``backend`` is the replicas' address; a request waits at most ``hold`` seconds."""
 
-    def __init__(self, backend: URL, gate: Gate, room: Room, tally: Tally, hold: float) -> None:
+    def __init__(self, backend: URL, gate: Gate, room: Room, tally: Tally, hold: float,
+                 health: Health = HEALTH) -> None:
         self._backend = backend
         self._gate = gate
         self._room = room
         self._tally = tally
         self._hold = hold
+        self._health = health
         # A connection each: one that is kept may be closed by its replica just as a request is written to it, and
         # it would be unknown whether that was seen.
         self._session = DirectSession(aiohttp.TCPConnector(limit=0, force_close=True),
@@ -58,14 +72,14 @@ class HttpProxy:
         try:
             async with (
                 asyncio.timeout(CONNECT_SECONDS),
-                self._session.request("GET", self._backend.with_path(TRITON.ready_path)) as response,
+                self._session.request("GET", self._backend.with_path(self._health.ready)) as response,
             ):
                 return response.status == 200
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.method in ("GET", "HEAD") and request.path in HEALTH:
+        if request.method in ("GET", "HEAD") and request.path in (self._health.live, self._health.ready):
             return _closing(web.Response())
         if not request.rel_url.raw_path.startswith("/"):
             return _refusal(400, "the path must begin with a slash")

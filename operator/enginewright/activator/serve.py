@@ -16,10 +16,11 @@ from yarl import URL
 
 from enginewright.activator.gate import Gate
 from enginewright.activator.grpc_proxy import GrpcProxy, server_options
-from enginewright.activator.http_proxy import HttpProxy
+from enginewright.activator.http_proxy import Health, HttpProxy
 from enginewright.activator.room import Room
 from enginewright.activator.tally import Tally
 from enginewright.core.labels import GRPC_PORT, HTTP_PORT, METRICS_PORT
+from enginewright.core.servers.triton import TRITON
 
 # A connection is closed on which no whole head of a request came for so long.
 HEAD_SECONDS: Final = 10.0
@@ -32,7 +33,8 @@ log = structlog.get_logger(__name__)
 class Options:
     """``backend`` is the host of the replicas, ``backend_http`` and ``backend_grpc`` their ports; of our own ports 0
     picks one, and ``host`` None is every address. At most ``requests`` requests of ``size`` bytes altogether are held,
-    each for ``hold`` seconds."""
+    each for ``hold`` seconds. A replica is ready when a GET of ``ready_path`` gives 200; of our own, it and
+    ``live_path`` do."""
 
     backend: str
     backend_http: int = HTTP_PORT
@@ -44,6 +46,8 @@ class Options:
     requests: int = 1000
     size: int = 128 << 20
     hold: float = 120.0
+    live_path: str = TRITON.live_path
+    ready_path: str = TRITON.ready_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +67,8 @@ async def activator(options: Options) -> AsyncIterator[Running]:
     gate = Gate(lambda: proxy.ready())
     tally = Tally(gate, room)
     backend = URL.build(scheme="http", host=options.backend, port=options.backend_http)
-    proxy = HttpProxy(backend, gate, room, tally, options.hold)
+    proxy = HttpProxy(backend, gate, room, tally, options.hold,
+                      Health(live=options.live_path, ready=options.ready_path))
     calls = GrpcProxy(f"{options.backend}:{options.backend_grpc}", gate, room, tally, options.hold)
     server = grpc.aio.server(options=server_options(room))
     server.add_generic_rpc_handlers((calls,))

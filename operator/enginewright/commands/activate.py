@@ -7,6 +7,7 @@ import asyncio
 
 from enginewright import logs
 from enginewright.command_line import LEVELS, positive, until_signalled
+from enginewright.core.servers.triton import TRITON
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
                         help="most requests to hold (default %(default)s)")
     parser.add_argument("--bytes", type=positive, default=128 << 20, metavar="N",
                         help="most bytes of all held requests (default %(default)s)")
+    parser.add_argument("--live-path", default=TRITON.live_path, metavar="PATH",
+                        help="where the server says that it lives (default %(default)s)")
+    parser.add_argument("--ready-path", default=TRITON.ready_path, metavar="PATH",
+                        help="where a replica says that it is ready (default %(default)s)")
     parser.add_argument("--log-level", choices=LEVELS, default="INFO")
     parser.set_defaults(act=activate)
 
@@ -27,6 +32,7 @@ def activate(options: argparse.Namespace) -> int:
     from enginewright.activator.serve import Options, run
 
     logs.set_up(options.log_level)
-    wanted = Options(backend=options.backend, requests=options.requests, size=options.bytes, hold=options.hold_seconds)
+    wanted = Options(backend=options.backend, requests=options.requests, size=options.bytes, hold=options.hold_seconds,
+                     live_path=options.live_path, ready_path=options.ready_path)
     asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
     return 0

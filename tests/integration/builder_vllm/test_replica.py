@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from enginewright.activator.serve import Options, activator
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.triton import TritonClient
 from enginewright.core.manifests import deployment
@@ -115,6 +117,35 @@ async def test_the_operator_probes_it_and_reads_what_it_counts(replica: Replica)
     assert (after.queued, after.answered, after.broken) == (0.0, 3.0, 0.0)
     assert after.pending.keys() == after.successes.keys() == {"chat"}
     assert 0 < after.busy < 120e6
+
+
+async def test_it_counts_the_tokens_that_scaling_goes_by(replica: Replica) -> None:
+    """Prompts count with what the prefix cache answered of them."""
+    asked = {"model": "chat", "prompt": [5 + number % 20 for number in range(400)], "max_tokens": 8, "ignore_eos": True}
+    async with TritonClient(deadline=30) as scraper, httpx.AsyncClient(trust_env=False, timeout=120) as client:
+        seen = [await scraper.scrape_vllm(HOST, replica.port)]
+        for _ in range(2):
+            answer = await client.post(f"http://{HOST}:{replica.port}/v1/completions", json=asked)
+            assert answer.status_code == httpx.codes.OK, answer.text
+            seen.append(await scraper.scrape_vllm(HOST, replica.port))
+    first, second = ((new.prompt_tokens - old.prompt_tokens, new.generated_tokens - old.generated_tokens,
+                      new.cached_tokens - old.cached_tokens) for old, new in pairwise(seen))
+    assert first[:2] == second[:2] == (400, 8)
+    assert first[2] < second[2] < 400
+    assert seen[-1].running == 0
+    assert seen[-1].cache_used is not None
+
+
+async def test_the_activator_passes_its_stream_on_token_by_token(replica: Replica) -> None:
+    options = Options(backend=HOST, backend_http=replica.port, backend_grpc=replica.port, host=HOST, http_port=0,
+                      grpc_port=0, metrics_port=0, live_path=VLLM.live_path, ready_path=VLLM.ready_path)
+    asked = {"model": "chat", "prompt": "one", "max_tokens": 16, "ignore_eos": True, "stream": True}
+    async with activator(options) as found, httpx.AsyncClient(trust_env=False, timeout=120) as client:
+        url = f"http://{HOST}:{found.http_port}/v1/completions"
+        async with client.stream("POST", url, json=asked) as answer:
+            lines = [line async for line in answer.aiter_lines() if line]
+    assert lines[-1] == "data: [DONE]"
+    assert sum(bool(json.loads(line.removeprefix("data: "))["choices"]) for line in lines[:-1]) > 1
 
 
 async def test_a_stream_that_runs_when_it_is_told_to_stop_is_answered_to_its_end(replica: Replica) -> None:

@@ -21,7 +21,7 @@ class FakeOpenAI:
     """``model`` chooses tokens, which are written as ``<N>``. ``trouble`` is what streams end in: ``cut`` (the
     connection ends), ``event`` (an error event under status 200), ``refused`` (status 503) or nothing. ``gate`` holds
     streams after their first token until it is set; ``full`` is set once ``expects`` are open, of which ``most`` is the
-    largest number so far."""
+    largest number so far. ``gone`` is set once a client has left its stream before the end."""
 
     model: Model
     trouble: str = ""
@@ -32,6 +32,7 @@ class FakeOpenAI:
     full: asyncio.Event = field(default_factory=asyncio.Event)
     most: int = 0
     open: int = 0
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def tokens(self, body: dict[str, Any]) -> list[int]:
         prompt = body.get("prompt", body.get("messages"))
@@ -66,6 +67,9 @@ class FakeOpenAI:
             self.full.set()
         try:
             return await self._stream(request, body, [token for token, _ in chosen])
+        except asyncio.CancelledError:
+            self.gone.set()
+            raise
         finally:
             self.open -= 1
 
@@ -110,7 +114,7 @@ async def _send(response: web.StreamResponse, event: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def fake_openai(model: Model, **settings: Any) -> AsyncIterator[FakeOpenAI]:
+async def fake_openai(model: Model, port: int = 0, **settings: Any) -> AsyncIterator[FakeOpenAI]:
     fake = FakeOpenAI(model=model, **settings)
     app = web.Application()
     app.router.add_post("/v1/completions", fake.complete)
@@ -118,9 +122,9 @@ async def fake_openai(model: Model, **settings: Any) -> AsyncIterator[FakeOpenAI
     app.router.add_get("/health", _well)
     app.router.add_post("/tokenize", fake.tokenize)
     app.router.add_post("/detokenize", fake.detokenize)
-    runner = web.AppRunner(app, shutdown_timeout=0)
+    runner = web.AppRunner(app, shutdown_timeout=0, handler_cancellation=True)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", port, reuse_address=True)
     await site.start()
     host, port = runner.addresses[0][:2]
     fake.url = f"http://{host}:{port}"

@@ -244,7 +244,8 @@ def _front(found: _Pass) -> tuple[Action, ...]:
     back = seen is not None and seen.activator
     if found.desired.selected is None and not (back or (seen and holds is not Way.DIRECT)):
         return ()
-    manifest = service(ctx.owner, _aim(found), found.server) if holds is Way.DIRECT else activator_service(ctx.owner)
+    manifest = service(ctx.owner, _aim(found), found.server) if holds is Way.DIRECT else (
+        activator_service(ctx.owner, found.server))
     same = seen is not None and (seen.activator if holds is not Way.DIRECT else (
         not seen.activator and seen.revision == _aim(found)))
     why = {Way.DIRECT: "replicas take the requests again" if back else found.desired.why,
@@ -260,10 +261,10 @@ def _activator(found: _Pass) -> tuple[Action, ...]:
     ctx, seen, aim = found.ctx, found.ctx.observed, _aim(found)
     held = found.desired.holds is Way.HELD
     to = "no replica before one is ready" if held else f"revision {aim}" if aim else "every revision"
-    passed_on = backend_service(ctx.owner, NO_REVISION if held else aim)
+    passed_on = backend_service(ctx.owner, NO_REVISION if held else aim, found.server)
     opened = applied(ctx, passed_on, f"requests that are held go to {to}")
     if to_zero(ctx) and ctx.spec.autoscaling:
-        manifest = activator(ctx.owner, ctx.spec.autoscaling, ctx.config)
+        manifest = activator(ctx.owner, ctx.spec.autoscaling, ctx.config, found.server)
         return (*opened, *applied(ctx, manifest, "autoscaling.minReplicas is 0"))
     name, why = activator_name(ctx.obj.name), "autoscaling.minReplicas is not 0"
     if (seen.service and seen.service.activator) or any(entry.activator for entry in seen.endpoints):

@@ -17,6 +17,7 @@ from enginewright.core.manifests.common import (
     sealed,
     spread_over_nodes,
 )
+from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec import AutoscalingSpec
 
@@ -29,8 +30,9 @@ def backend_name(owner_name: str) -> str:
     return f"{owner_name}-replicas"
 
 
-def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) -> JSON:
-    """It has no rights in the cluster: that a replica is ready it learns by asking for one through its own Service."""
+def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig, server: Server = TRITON) -> JSON:
+    """Of replicas that run ``server``. It has no rights in the cluster: that a replica is ready it learns by asking for
+    one through its own Service."""
     component = labels.COMPONENT_ACTIVATOR
     return sealed({
         "apiVersion": "apps/v1",
@@ -52,7 +54,7 @@ def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) ->
                     "securityContext": pod_security(config),
                     **pull_secrets(config),
                     "topologySpreadConstraints": spread_over_nodes(labels.activator_selector(owner.name)),
-                    "containers": [_container(owner, scaling, config)],
+                    "containers": [_container(owner, scaling, config, server)],
                     "volumes": [{"name": "tmp", "emptyDir": {}}],
                 },
             },
@@ -60,21 +62,26 @@ def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) ->
     })
 
 
-def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig) -> JSON:
+def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig, server: Server) -> JSON:
     """Readiness is its own: it takes requests whether or not there is a replica."""
     return {
         "name": labels.CONTAINER_ACTIVATOR,
         "image": config.images.operator,
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright", "activate"],
-        "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}"],
+        "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}", *_paths(server)],
         "ports": container_ports(TRITON),
         "resources": resources(config.activator_resources),
         "securityContext": container_security(),
-        "readinessProbe": http_probe(TRITON.ready_path, period=2, timeout=5, failures=3),
-        "livenessProbe": http_probe(TRITON.live_path, period=10, timeout=5, failures=6),
+        "readinessProbe": http_probe(server.ready_path, period=2, timeout=5, failures=3),
+        "livenessProbe": http_probe(server.live_path, period=10, timeout=5, failures=6),
         # Endpoints are withdrawn while it sleeps; only then does it stop taking connections.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
+
+
+def _paths(server: Server) -> list[str]:
+    """Triton's are the defaults, so that a Deployment from before there was another server stays as it is."""
+    return [] if server == TRITON else [f"--live-path={server.live_path}", f"--ready-path={server.ready_path}"]

@@ -21,9 +21,9 @@ def service(owner: Owner, revision: str = "", server: Server = TRITON) -> JSON:
     return model_service(owner, _selector(owner, revision), server)
 
 
-def activator_service(owner: Owner) -> JSON:
+def activator_service(owner: Owner, server: Server = TRITON) -> JSON:
     """The same Service, before the activator instead of replicas."""
-    return model_service(owner, labels.activator_selector(owner.name))
+    return model_service(owner, labels.activator_selector(owner.name), server)
 
 
 def _selector(owner: Owner, revision: str) -> dict[str, str]:
@@ -44,9 +44,9 @@ def model_service(owner: Owner, selector: dict[str, str], server: Server = TRITO
     })
 
 
-def backend_service(owner: Owner, revision: str) -> JSON:
+def backend_service(owner: Owner, revision: str, server: Server = TRITON) -> JSON:
     """Where an activator passes requests on to: ``revision``, every one where empty, or :data:`NO_REVISION`."""
-    return _for_clients(owner, backend_name(owner.name), _selector(owner, revision), {})
+    return _for_clients(owner, backend_name(owner.name), _selector(owner, revision), {}, server)
 
 
 def revision_service_name(owner_name: str, revision: str) -> str:
