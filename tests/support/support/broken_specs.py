@@ -133,8 +133,6 @@ _OF_A_TASK = (
            "evaluation names captured tensors"),
     Broken("a queue of a language model", _language(serving={"queue": {"maxQueueSize": 8}}),
            "spec.serving.queue", "8", "remove it", "spec.serving.queue is of Triton's queue"),
-    Broken("a language model that scales", _language(autoscaling={"maxReplicas": 3}),
-           "spec.autoscaling", "3", "write replicas", "spec.autoscaling does not work for language models yet"),
     Broken("a language model that is monitored", _language(quality={}),
            "spec.quality", "{", "remove it", "spec.quality does not work for language models yet"),
     Broken("a fleet of a language model", _fleet(task="generate", accuracy={"evaluation": {"uri": "pvc://m/e"}}),

@@ -125,9 +125,12 @@ def _language_models(draw: st.DrawFn) -> Raw:
     return spec | draw(_optional(
         engine=_optional(contextTokens=st.integers(16, 100_000), buildBudgetSeconds=st.integers(10, 7200),
                          resources=_resources, podTemplate=_job_template),
-        objective=_optional(tokens=_tokens), replicas=st.integers(0, 3),
+        objective=_optional(tokens=_tokens),
         serving=_optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/vllm:1")),
-        rollout=_optional(strategy=st.sampled_from(["Canary", "Recreate"]), maxSurge=st.integers(1, 4))))
+        rollout=_optional(strategy=st.sampled_from(["Canary", "Recreate"]), maxSurge=st.integers(1, 4)),
+    )) | draw(st.sampled_from([
+        {}, {"replicas": 3}, {"autoscaling": {"minReplicas": 0, "maxReplicas": 4}},
+        {"autoscaling": {"maxReplicas": 2, "algorithm": "queue", "targetQueueDepth": 2.5}}]))
 
 
 def valid_specs() -> st.SearchStrategy[Raw]:

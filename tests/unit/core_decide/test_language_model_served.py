@@ -12,7 +12,8 @@ from enginewright.core.manifests import engine_record, read_record
 from enginewright.core.manifests.record import OUTCOME_FILE
 from enginewright.core.observed import ClaimView
 from enginewright.core.plan import Apply
-from enginewright_builder.contract import Outcome
+from enginewright.reconcile.targets import target_of
+from enginewright_builder.contract import Outcome, TokenWork
 from support.cluster import SPEC, Cluster, resolved
 from support.published_language_model import built_language_model, language_model
 
@@ -146,12 +147,26 @@ def test_a_ceiling_of_cost_knows_its_device() -> None:
     assert "no price of cpu is known" in unpriced["message"]
 
 
-def test_its_queue_alone_scales_it() -> None:
-    """What a replica does in inferences a second is not known of it."""
-    cluster = served(spec={"autoscaling": {"minReplicas": 1, "maxReplicas": 4}})
+@pytest.mark.parametrize("algorithm", ["measured", "queue"])
+def test_its_load_scales_it_by_work_or_as_the_user_asks_by_its_queue_alone(algorithm: str) -> None:
+    work = TokenWork(input_tokens=50.0, output_tokens=64.0, input_seconds=0.0004, output_seconds=0.00125)
+    cluster = served(spec={"autoscaling": {"minReplicas": 1, "maxReplicas": 4, "algorithm": algorithm}}, work=work)
     cluster.queue(200.0, seconds=10)
-    cluster.operate()
+    plan = cluster.operate()
     assert cluster.status["autoscaling"]["desiredReplicas"] > 1
+    capacity = target_of(cluster.view(), cluster.observe(), plan).capacity
+    assert (capacity.work if capacity else None) == (work if algorithm == "measured" else None)
+
+
+def test_while_none_runs_the_activator_asks_after_vllms_own_health() -> None:
+    cluster = served()
+    cluster.edit(autoscaling={"minReplicas": 0, "maxReplicas": 4})
+    written = {(one.manifest["kind"], one.manifest["metadata"]["name"]): one.manifest
+               for _ in range(4) for one in cluster.step().actions if isinstance(one, Apply)}
+    (container,) = written["Deployment", "minilm-activator"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][2:] == ["--live-path=/health", "--ready-path=/health"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/health"
+    assert [port["name"] for port in written["Service", "minilm-replicas"]["spec"]["ports"]] == ["http"]
 
 
 def test_one_that_misses_its_objective_is_not_served_where_the_spec_requires_it() -> None:

@@ -68,7 +68,6 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(path="accuracy.task", why=_LABELS),
     _value("accuracy.groupBy", _LABELS, "", remedy="remove it"),
     Foreign(path="serving.queue", why="is of Triton's queue, and vLLM has another"),
-    Foreign(path="autoscaling", why="does not work for language models yet", remedy="write replicas"),
     Foreign(path="quality", why="does not work for language models yet: the monitor compares tensors"),
     Foreign(path="placement.classes", why="does not work for language models yet",
             remedy="write accelerator and gpu, and an object for each class"),

@@ -117,7 +117,7 @@ LANGUAGE: Raw = {
     "engine": {"contextTokens": 4096},
     "accuracy": {"metric": "agreement", "evaluation": {"uri": "pvc://models/prompts.jsonl"}},
     "objective": {"tokens": {"percentile": 95, "ttftMilliseconds": 500, "tpotMilliseconds": 50.5}},
-    "rollout": {"strategy": "Recreate"}, "replicas": 2,
+    "rollout": {"strategy": "Recreate"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 3, "holdSeconds": 600},
 }
 
 WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE)
