@@ -14,6 +14,7 @@ from enginewright_simulation.policies.keda import Keda, KedaSettings
 from enginewright_simulation.policies.knative import STABLE_WINDOW, Knative, KnativeSettings
 from enginewright_simulation.policies.oracle import Oracle
 from enginewright_simulation.run import Run, Scenario, simulate, throw_dice
+from enginewright_simulation.tokens import TokenService
 
 NAMES = ("enginewright", "hpa", "keda", "knative", "oracle")
 PEERS = ("hpa", "keda", "knative")
@@ -67,7 +68,9 @@ class Contest:
                     yield name, settings, self.play(self.peer(name, settings))
 
     def _oracle(self) -> Run:
-        scenario = self.scenario
+        scenario, service = self.scenario, self.scenario.service
+        if isinstance(service, TokenService):
+            raise ValueError("the oracle knows no language model")
         low, high, cold = scenario.min_replicas, scenario.max_replicas, scenario.cold_start
         tried: list[tuple[Sequence[int], Run]] = []
 
@@ -76,6 +79,6 @@ class Contest:
             tried.append((plan, run))
             return Trial(late=len(run.ledger.late), replica_seconds=run.replica_seconds)
 
-        best = search(self._arrivals, self._dice, scenario.service, scenario.slo, 1 - scenario.percentile / 100,
+        best = search(self._arrivals, self._dice, service, scenario.slo, 1 - scenario.percentile / 100,
                       Bounds(low=low, high=high, cold_start=cold), attempt)
         return next(run for plan, run in tried if plan is best)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 
+from enginewright.clients.signals import ReplicaMetrics
 from enginewright_simulation.curve import Service
 from enginewright_simulation.server import Ledger, Replica
+from enginewright_simulation.tokens import TokenReplica, TokenService
 
 
 class Fleet:
@@ -18,15 +21,15 @@ class Fleet:
     first, then the youngest, as the ReplicaSet controller ranks pods to delete (kubernetes.io, "ReplicaSet", scaling).
     """
 
-    def __init__(self, service: Service, ledger: Ledger, cold_start: float, initial: int) -> None:
+    def __init__(self, service: Service | TokenService, ledger: Ledger, cold_start: float, initial: int) -> None:
         self._service = service
         self._ledger = ledger
         self._cold_start = cold_start
         self._made = 0
         self._gone: list[tuple[float, float]] = []
-        self.ready: list[Replica] = []
-        self.starting: deque[Replica] = deque()
-        self.draining: list[Replica] = []
+        self.ready: list[Replica | TokenReplica] = []
+        self.starting: deque[Replica | TokenReplica] = deque()
+        self.draining: list[Replica | TokenReplica] = []
         self.held: deque[float] = deque()
         for _ in range(initial):
             self.ready.append(self._new(0.0, 0.0))
@@ -86,6 +89,15 @@ class Fleet:
             self.admit(now)
         self._let_go()
 
+    @property
+    def metrics(self) -> dict[str, ReplicaMetrics]:
+        """What ready replicas of a language model count."""
+        return {one.name: one.metrics() for one in self.ready if isinstance(one, TokenReplica)}
+
+    def finish(self) -> None:
+        """Nothing more comes: all that is under way is answered."""
+        self.advance(math.inf)
+
     def replica_seconds(self, end: float) -> float:
         """Of all replicas from 0 to ``end``; what drains then counts as if it went on."""
         alive = [(one.created, end) for one in (*self.ready, *self.starting, *self.draining)]
@@ -96,6 +108,9 @@ class Fleet:
             self.draining.remove(one)
             self._gone.append((one.created, one.drained_at()))
 
-    def _new(self, created: float, ready: float) -> Replica:
+    def _new(self, created: float, ready: float) -> Replica | TokenReplica:
         self._made += 1
-        return Replica(f"replica-{self._made}", self._service, self._ledger, created, ready)
+        name = f"replica-{self._made}"
+        if isinstance(self._service, TokenService):
+            return TokenReplica(name, self._service, self._ledger, created, ready)
+        return Replica(name, self._service, self._ledger, created, ready)

@@ -94,7 +94,9 @@ def _fill(values: list[float]) -> None:
 
 def _settings(answer: Answer) -> str:
     given = answer["settings"]
-    return (f"Objective {given['slo_ms']:g} ms at p{given['percentile']:g}; {given['min']:g} to {given['max']:g} "
+    asked = {"": "slo_ms", "first token ": "ttft_ms", "each after it ": "tpot_ms"}
+    objective = ", ".join(f"{what}{given[name]:g} ms" for what, name in asked.items() if name in given)
+    return (f"Objective {objective} at p{given['percentile']:g}; {given['min']:g} to {given['max']:g} "
             f"replicas, ready {given['cold_start_seconds']:g} s after they are asked for; one answers at most "
             f"{given['capacity_rps']:.4g} requests a second; rate × {answer['trace']['rate_scale']:g}, seed "
             f"{answer['trace']['seed']}.")

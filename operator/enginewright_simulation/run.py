@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from enginewright_simulation.fleet import Fleet
 from enginewright_simulation.luck import stream
 from enginewright_simulation.policies.base import Policy, Seen
 from enginewright_simulation.server import Ledger
+from enginewright_simulation.tokens import TokenService
 
 # Production scrapes once a second, and the peers may look as often.
 TICK = 1.0
@@ -21,9 +23,10 @@ TICK = 1.0
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """What all policies share. ``slo`` and ``cold_start`` in seconds; ``throughput`` is the rate of one replica within
-    the objective, as a build measured it, None for its capacity."""
+    the objective, as a build measured it, None for its capacity. Of a language model ``slo`` is of the first token and
+    ``tpot`` of each after it, and ``capacity`` what a build would measure."""
 
-    service: Service
+    service: Service | TokenService
     throughput: float | None = None
     slo: float = 0.1
     percentile: float = 99.0
@@ -31,11 +34,15 @@ class Scenario:
     max_replicas: int = 20
     cold_start: float = 20.0
     seed: int = 0
+    tpot: float = math.inf
+    capacity: Capacity | None = None
 
     @property
     def measured(self) -> Capacity:
         """What the operator would know of a replica: a build gives it each batch as a client sees it. An instance that
-        stays taken after its answer is one that answers so much later, and may."""
+        stays taken after its answer is one that answers so much later, and may. Of a language model it is given."""
+        if self.capacity is not None or isinstance(self.service, TokenService):
+            return self.capacity or Capacity(throughput=1.0)
         seconds, pause = self.service.seconds, self.service.pause
         seen = self.service.transport + pause
         return Capacity(
@@ -77,7 +84,7 @@ def throw_dice(arrivals: Sequence[float], seed: int) -> list[float]:
 def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice: Sequence[float] | None = None) -> Run:
     """``arrivals`` are seconds from 0, sorted, at least one; all of them are answered."""
     dice = throw_dice(arrivals, scenario.seed) if dice is None else dice
-    ledger = Ledger(scenario.slo)
+    ledger = Ledger(scenario.slo, scenario.tpot)
     fleet = Fleet(scenario.service, ledger, scenario.cold_start, policy.initial)
     run = Run(ledger=ledger, end=arrivals[-1])
     sent, counted, tick = 0, 0, 0.0
@@ -98,6 +105,7 @@ def simulate(arrivals: Sequence[float], policy: Policy, scenario: Scenario, dice
         if now <= run.end < tick:
             # Paid for until the trace ends; what happens later only empties the queues.
             run.replica_seconds = fleet.replica_seconds(run.end)
+    fleet.finish()
     return run
 
 
@@ -118,6 +126,7 @@ def _decide(run: Run, fleet: Fleet, policy: Policy, scenario: Scenario, now: flo
         starting=tuple(now - one.created for one in fleet.starting),
         held=len(fleet.held),
         served={name: grown.answered for name, grown in spent.items()}, spent=spent,
+        metrics=fleet.metrics,
     )
     wanted = max(scenario.min_replicas, min(scenario.max_replicas, policy.decide(seen)))
     if now > run.end:

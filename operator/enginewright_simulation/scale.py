@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from enginewright_simulation.errors import InputError
 from enginewright_simulation.luck import stream
+from enginewright_simulation.tokens import retimed
 
 # A copy of a request is moved at most as far as this neighbour of it, and never into a gap that is longer than this
 # share of the way: a burst keeps its edges.
@@ -34,12 +35,12 @@ def scaled(arrivals: Sequence[float], factor: float, seed: int) -> Sequence[floa
         if copies:
             made.append(came)
         for _ in range(copies - 1):
-            made.append(_moved(arrivals, number, 2 * draw() - 1))  # noqa: PERF401 - most have no copy to add
+            made.append(retimed(came, _moved(arrivals, number, 2 * draw() - 1)))  # noqa: PERF401 - most have none
     if not made:
         raise InputError(f"--rate-scale {factor:g}: leaves no request of {len(arrivals)}; write a larger one")
     made.sort()
     start = made[0]
-    return [came - start for came in made] if start else made
+    return [retimed(came, came - start) for came in made] if start else made
 
 
 def _moved(arrivals: Sequence[float], number: int, share: float) -> float:

@@ -9,6 +9,7 @@ delay it sends at once. It looks when an instance is free.
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -22,10 +23,12 @@ ROUNDING = 1e-9
 
 class Ledger:
     """Answers of all replicas: ``latencies`` in seconds, as they were decided; ``late`` the arrival times of those
-    above ``slo``."""
+    above ``slo``. Of a language model latencies are those of first tokens, and requests are late, too, where tokens
+    took more than ``tpot`` seconds each after the first."""
 
-    def __init__(self, slo: float) -> None:
+    def __init__(self, slo: float, tpot: float = math.inf) -> None:
         self.slo = slo + ROUNDING
+        self.tpot = tpot + ROUNDING
         self.latencies = array("d")
         self.late = array("d")
 

@@ -17,18 +17,25 @@ from enginewright_simulation.prometheus import arrivals_of_range
 from enginewright_simulation.stamps import problem
 
 COLUMN = "TIMESTAMP"
+# Of language models: tokens of the prompt, and of its answer.
+READ, WRITTEN = "ContextTokens", "GeneratedTokens"
 FORMS = "write ISO 8601 such as 2023-11-16 18:15:46.68 or 2023-11-16T18:15:46Z, or seconds such as 1700158546.68"
 # A pause is reported when it is this long and so many times the median distance of two requests.
 PAUSE, PAUSE_RATIO = 300.0, 100.0
+# A number of tokens has fewer.
+DIGITS = 9
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
     """``arrivals`` are seconds from the first request, which came at ``start``, by what the trace says seconds since
-    1970. ``notes`` say what a reader should know."""
+    1970. ``sizes`` are the tokens of each prompt and of its answer, empty where the trace has no such columns.
+    ``notes`` say what a reader should know."""
 
     name: str
     arrivals: Sequence[float]
     start: float = 0.0
+    sizes: Sequence[tuple[int, int]] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -36,8 +43,9 @@ class Trace:
         return self.arrivals[-1] - self.arrivals[0]
 
 
-def read_trace(path: Path, seed: int = 0) -> Trace:
-    """Raises :class:`InputError`. ``seed`` places the requests of range data, which only tells rates."""
+def read_trace(path: Path, seed: int = 0, *, tokens: bool = False) -> Trace:
+    """Raises :class:`InputError`. ``seed`` places the requests of range data, which only tells rates. With ``tokens``
+    token counts are read, too."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -53,16 +61,35 @@ def read_trace(path: Path, seed: int = 0) -> Trace:
                              "query_range") from error
         times = arrivals_of_range(data, str(path), seed)
         return Trace(name=path.name, arrivals=[time - times[0] for time in times], start=times[0])
-    return _from_csv(path, text)
+    return _from_csv(path, text, tokens)
 
 
-def _from_csv(path: Path, text: str) -> Trace:
+def _from_csv(path: Path, text: str, tokens: bool) -> Trace:
     times = list(_times(path, text))
     if not times:
         raise InputError(f"{path}: has no request below its header; give one line for each request")
     start = times[0]
     arrivals = [time - start for time in times]
-    return Trace(name=path.name, arrivals=arrivals, start=start, notes=_pauses(arrivals))
+    return Trace(name=path.name, arrivals=arrivals, start=start, notes=_pauses(arrivals),
+                 sizes=_sizes(path, text) if tokens else ())
+
+
+def _sizes(path: Path, text: str) -> list[tuple[int, int]]:
+    """Of a file with both columns."""
+    rows = csv.reader(text.splitlines())
+    header = [cell.strip() for cell in next(rows)]
+    if not {READ, WRITTEN} <= set(header):
+        return []
+    columns = [(name, header.index(name)) for name in (READ, WRITTEN)]
+    return [(_count(row, *columns[0], f"{path}:{line}"), _count(row, *columns[1], f"{path}:{line}"))
+            for line, row in enumerate(rows, 2) if row]
+
+
+def _count(row: Sequence[str], name: str, column: int, where: str) -> int:
+    cell = row[column].strip() if column < len(row) else ""
+    if not (cell.isascii() and cell.isdigit() and len(cell) < DIGITS):
+        raise InputError(f"{where}: {name}: got {cell[:20]!r}; write a number of tokens, a whole one of 0 or more")
+    return int(cell)
 
 
 def _times(path: Path, text: str) -> Iterator[float]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from enginewright_simulation.results import Figures
 from scaling_study.bounds import bounds, bounds_table
 from scaling_study.grid import dominated, grid, grid_table, held_out
+from scaling_study.language import LanguageCell, language, language_table, play_tokens
 from scaling_study.loads import LOADS
 from scaling_study.reversals import in_each, of_bursts, reversals_table
 from scaling_study.runs import HPA, ORACLE, QUEUE, US, VARIANTS, Cell, play
@@ -92,7 +93,7 @@ def write(page: Path, name: str, text: str) -> None:
     page.write_text(before + begin + text + end + rest.split(end)[1], encoding="utf-8")
 
 
-def run(cells: Iterable[Cell], processes: int, each: Callable[[Cell], Any] = play) -> dict[Cell, Any]:
+def run(cells: Iterable[Cell | LanguageCell], processes: int, each: Callable[[Any], Any] = play) -> dict[Any, Any]:
     wanted = list(cells)
     with ProcessPoolExecutor(processes) as pool:
         return dict(zip(wanted, pool.map(each, wanted, chunksize=3), strict=True))
@@ -101,9 +102,9 @@ def run(cells: Iterable[Cell], processes: int, each: Callable[[Cell], Any] = pla
 class Table(NamedTuple):
     """Its cells, its text, and what is looked at in each cell."""
 
-    make: Callable[[Sequence[str], int], list[Cell]]
+    make: Callable[[Sequence[str], int], list[Any]]
     text: Callable[..., str]
-    each: Callable[[Cell], Any] = play
+    each: Callable[[Any], Any] = play
 
 
 TABLES: Mapping[str, Table] = {
@@ -117,6 +118,7 @@ TABLES: Mapping[str, Table] = {
     "speeds": Table(speeds, partial(table, columns=("Speed",), best=QUEUE)),
     "latencies": Table(latencies, partial(table, columns=("Speed",), best=QUEUE)),
     "reversals": Table(of_bursts, reversals_table, in_each),
+    "language": Table(language, language_table, play_tokens),
 }
 
 

@@ -13,6 +13,7 @@ from enginewright_simulation.foresight import BLOCK, Bounds, lateness, priced
 from enginewright_simulation.policies.base import Seen
 from enginewright_simulation.policies.oracle import Oracle
 from enginewright_simulation.run import Scenario, throw_dice
+from enginewright_simulation.tokens import TokenService
 
 # Seconds over which the informed rival takes the rate.
 SMOOTHED = 20
@@ -57,8 +58,11 @@ def told(arrivals: Sequence[float], capacity: Capacity, most: int) -> Oracle:
 def foreseen(arrivals: Sequence[float], scenario: Scenario) -> Oracle:
     """One that knows all that comes in the whole hour, and plans by it as the oracle does, but not which replica gets
     it."""
+    service = scenario.service
+    if isinstance(service, TokenService):
+        raise ValueError("its plan is of requests that are alike")
     bounds = Bounds(low=scenario.min_replicas, high=scenario.max_replicas, cold_start=scenario.cold_start)
-    draws = [lateness(arrivals, throw_dice(arrivals, scenario.seed - draw), scenario.service, scenario.slo, bounds)
+    draws = [lateness(arrivals, throw_dice(arrivals, scenario.seed - draw), service, scenario.slo, bounds)
              for draw in range(1, DRAWS + 1)]
     blocks = [[sum(late) / DRAWS for late in itertools.zip_longest(*each, fillvalue=0.0)]
               for each in zip(*draws, strict=True)]

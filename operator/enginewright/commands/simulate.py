@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from enginewright.core.spec import AutoscalingSpec
+from enginewright_simulation import language
 from enginewright_simulation.answer import Answer
 from enginewright_simulation.contest import NAMES, Contest
-from enginewright_simulation.curve import USUAL_RPS, of_figures
+from enginewright_simulation.curve import USUAL_RPS, Service, of_figures
 from enginewright_simulation.errors import InputError
 from enginewright_simulation.ours import Ours, read_autoscaling
 from enginewright_simulation.report import Measured, read_report
@@ -23,6 +24,7 @@ from enginewright_simulation.results import figures
 from enginewright_simulation.run import Run, Scenario
 from enginewright_simulation.scale import scaled
 from enginewright_simulation.server import ROUNDING
+from enginewright_simulation.tokens import TokenService
 from enginewright_simulation.trace import Trace, read_trace
 
 EXIT_USAGE: Final = 2
@@ -58,6 +60,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0, metavar="N", help="seed of all random draws (default %(default)s)")
     add("--policies", default="all", metavar="LIST", help=f"all, or some of {','.join(NAMES)}")
     add("--grid", action="store_true", help="also run every peer with other targets and windows")
+    language.arguments(command)
     add("--format", choices=("json", "table", "html"), default="table")
     command.set_defaults(act=act)
 
@@ -65,12 +68,16 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def act(options: argparse.Namespace) -> int:
     """0 when it was simulated, 2 when an input is refused."""
     try:
-        names = _names(options.policies)
-        measured = _measured(options)
-        ours = _ours(options)
-        scenario = _scenario(options, measured, ours)
-        trace = read_trace(options.trace, options.seed)
-        arrivals = scaled(trace.arrivals, options.rate_scale, options.seed)
+        names, ours = _names(options.policies), _ours(options)
+        if language.chosen(options):
+            names = language.names(names, options.policies == "all")
+            trace = read_trace(options.trace, tokens=True)
+            arrivals = scaled(language.arrivals_of(trace), options.rate_scale, options.seed)
+            scenario = language.scenario_of(options, language.arrivals_of(trace), ours)
+        else:
+            scenario = _scenario(options, _measured(options), ours)
+            trace = read_trace(options.trace, options.seed)
+            arrivals = scaled(trace.arrivals, options.rate_scale, options.seed)
         ours = replace(ours, start=trace.start)
     except InputError as error:
         print(f"enginewright: {error}", file=sys.stderr)
@@ -167,14 +174,9 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
             "peak_rps": max(Counter(map(int, arrivals)).values()),
             "rate_scale": options.rate_scale, "seed": options.seed,
         },
-        "settings": {
-            "slo_ms": scenario.slo * 1e3, "percentile": scenario.percentile, "min": scenario.min_replicas,
-            "max": scenario.max_replicas, "cold_start_seconds": scenario.cold_start,
-            "service_ms": scenario.service.seconds[1] * 1e3, "capacity_rps": scenario.service.capacity,
-            "max_batch": scenario.service.max_batch, "instances": scenario.service.instances,
-        },
+        "settings": _settings(scenario, scenario.service),
         "policies": {name: figures(run) for name, run in runs.items()},
-        "notes": [*_assumed(options), *_cold(scenario), *contest.ours.notes, *trace.notes],
+        "notes": [*_assumed(options), *_cold(scenario, scenario.service), *contest.ours.notes, *trace.notes],
     }
     if options.grid:
         answer["grid"] = [
@@ -186,15 +188,28 @@ def _answer(options: argparse.Namespace, trace: Trace, arrivals: Sequence[float]
 
 
 def _assumed(options: argparse.Namespace) -> tuple[str, ...]:
-    if (options.service_curve, options.service_ms, options.capacity_rps) != (None, None, None):
+    if (options.service_curve, options.service_ms, options.capacity_rps, options.step_ms) != (None,) * 4:
         return ()
     return (f"No replica is described, so the simulation assumes {USUAL_RPS:g} requests a second, one by one; write "
             "--service-curve build-report.json, or --service-ms and --capacity-rps.",)
 
 
-def _cold(scenario: Scenario) -> tuple[str, ...]:
+def _settings(scenario: Scenario, service: Service | TokenService) -> dict[str, float]:
+    if isinstance(service, TokenService):
+        return language.settings_of(scenario)
+    return {
+        "slo_ms": scenario.slo * 1e3, "percentile": scenario.percentile, "min": scenario.min_replicas,
+        "max": scenario.max_replicas, "cold_start_seconds": scenario.cold_start,
+        "service_ms": service.seconds[1] * 1e3, "capacity_rps": service.capacity,
+        "max_batch": service.max_batch, "instances": service.instances,
+    }
+
+
+def _cold(scenario: Scenario, service: Service | TokenService) -> tuple[str, ...]:
     """Not refused: a replica that is never idle may still meet the objective."""
-    service = scenario.service
+    if isinstance(service, TokenService):
+        return ("Latencies are of first tokens. A request is late by either objective. The capacity is what a build "
+                "would measure of such a replica.",)
     woken = service.alone + service.wake
     if woken <= scenario.slo + ROUNDING:
         return ()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import Spent
 
 
@@ -14,7 +15,8 @@ class Seen:
     """What production would see at ``time`` (seconds): ``desired`` replicas asked for, ``pending`` queued requests of
     each ready one, ``inflight`` requests being computed, ``arrived`` since the second before, ``starting`` the ages in
     seconds of replicas that are not ready, ``held`` requests that wait because no replica is. ``served`` is what each
-    ready one has answered since it was looked at before, if it was, and ``spent`` what that took."""
+    ready one has answered since it was looked at before, if it was, and ``spent`` what that took. ``metrics`` is what
+    each ready replica of a language model counts."""
 
     time: float
     desired: int
@@ -25,6 +27,7 @@ class Seen:
     held: int = 0
     served: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
+    metrics: Mapping[str, ReplicaMetrics] = field(default_factory=dict)
 
     @property
     def ready(self) -> int:
