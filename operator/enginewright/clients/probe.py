@@ -19,6 +19,8 @@ from enginewright.core.probe import ProbeError, Request, Tensor, read_answer
 LARGEST_ANSWER: Final = 1 << 20
 # aiohttp's own default.
 CONNECTIONS: Final = 100
+# Of an answer of a language model.
+TOKENS: Final = 4
 _LENGTH: Final = re.compile(r"[0-9]{1,9}")
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -62,8 +64,10 @@ class ProbeClient(PodClient):
         return None if body is None else await self.apart(read_answer, body, length)
 
     async def complete(self, address: str, model: str, prompt: str, port: int = HTTP_PORT) -> None:
-        """One token of a language model, by OpenAI's API. Raises :class:`TransientError` and :class:`ProbeError`."""
-        body = json.dumps({"model": model, "prompt": prompt, "max_tokens": 1, "temperature": 0}).encode()
+        """Some tokens of a language model, by OpenAI's API, so many each time: one alone would have no time per token.
+        Raises :class:`TransientError` and :class:`ProbeError`."""
+        body = json.dumps({"model": model, "prompt": prompt, "max_tokens": TOKENS, "temperature": 0,
+                           "ignore_eos": True}).encode()
         await self._ask("POST", pod_url(address, port, "v1", "completions"), body, {"Content-Type": "application/json"})
 
     async def _ask(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from enginewright.clients.errors import TransientError
+from enginewright.core.tokens import Tokens
 
 
 class NoSignalError(TransientError):
@@ -37,7 +38,7 @@ class ReplicaMetrics:
 
     Of a language model: ``running`` requests, of which Triton has no gauge; tokens of prompts that were read, those of
     them that the prefix cache answered, and tokens that were generated; ``cache_used`` is the share of the KV cache in
-    use (0 to 1), None where that is not told."""
+    use (0 to 1), None where that is not told; ``tokens`` is what it counts of requests since it started."""
 
     pending: Mapping[str, float]
     failures: Mapping[str, float] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class ReplicaMetrics:
     cached_tokens: float = 0.0
     generated_tokens: float = 0.0
     cache_used: float | None = None
+    tokens: Tokens | None = None
 
     @property
     def queued(self) -> float:

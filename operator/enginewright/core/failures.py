@@ -44,10 +44,11 @@ class Failures:
     equally often, and Fisher's noncentral hypergeometric where the odds differ. The product over rounds of the ratios
     of the two likelihoods is a martingale that starts at 1, so Ville's inequality holds (an e-process: Ramdas,
     Grünwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid inference", 2023); so does their mean
-    over :data:`ODDS`, and what is left of it after each factor is cut at :data:`MOST_PROOF_A_ROUND`.
+    over :data:`ODDS`, and what is left of it after each factor is cut at ``most``, a logarithm.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: float = MOST_PROOF_A_ROUND) -> None:
+        self._most = most
         self._logs = [0.0] * len(ODDS)
 
     def add(self, one: Trials) -> None:
@@ -62,7 +63,7 @@ class Failures:
     def _with(self, one: Trials) -> list[float]:
         if one.failed + one.other_failed <= 0:
             return self._logs
-        most = max(1, one.rounds) * MOST_PROOF_A_ROUND
+        most = max(1, one.rounds) * self._most
         return [log + min(proof, most) for log, proof in zip(self._logs, _proof(*_counted(one)), strict=True)]
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
+from enginewright.core.tokens import Tokens
 from enginewright_builder.contract import Outcome, Progress, QualityReport
 
 # Seconds; sums of counters are off by less.
@@ -338,7 +339,7 @@ class Traffic:
     """What replicas did between two scrapes: ``requests`` answered, ``failed`` by a fault of the engine, ``busy``
     microseconds that the answered ones took from arrival to answer, ``queued`` microseconds of them in the queue.
     ``replicas`` is how many replicas' scrapes were added up. ``p99`` is the server's own, in milliseconds, the worst of
-    the replicas; None where it exports none."""
+    the replicas; None where it exports none. ``tokens`` are those of a language model."""
 
     requests: float = 0.0
     failed: float = 0.0
@@ -346,13 +347,15 @@ class Traffic:
     queued: float = 0.0
     replicas: int = 0
     p99: float | None = None
+    tokens: Tokens | None = None
 
     def __add__(self, other: Traffic) -> Traffic:
         tails = [one for one in (self.p99, other.p99) if one is not None]
+        counted = [one for one in (self.tokens, other.tokens) if one is not None]
         return Traffic(
             requests=self.requests + other.requests, failed=self.failed + other.failed, busy=self.busy + other.busy,
             queued=self.queued + other.queued, replicas=self.replicas + other.replicas,
-            p99=max(tails, default=None))
+            p99=max(tails, default=None), tokens=sum(counted[1:], counted[0]) if counted else None)
 
 
 @dataclass(frozen=True, kw_only=True)

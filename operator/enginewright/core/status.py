@@ -450,6 +450,9 @@ class AnalysisStatus(StatusModel):
     """The ratio is at least this."""
     high: float | None = None
     """The ratio is at most this."""
+    measure: str | None = None
+    """What the ratio is of in place of request latencies: of a language model the time to first token, or the time per
+    token, whichever is worse."""
     requests: int = 0
     """Requests that the new revision answered."""
     failures: int = 0

@@ -14,6 +14,7 @@ from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
+from enginewright.core.tokens import Tokens
 from enginewright.observe.arrivals import Arrivals, Growth
 from enginewright.observe.pauses import Pauses
 from enginewright.observe.power import Power
@@ -220,16 +221,25 @@ class _Totals:
     failed: float
     busy: float
     queued: float
+    tokens: Tokens | None = None
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics) -> _Totals:
-        return cls(metrics.timed, metrics.answered, metrics.broken, metrics.busy, metrics.queued_for)
+        return cls(metrics.timed, metrics.answered, metrics.broken, metrics.busy, metrics.queued_for, metrics.tokens)
+
+    def fell(self, before: _Totals) -> bool:
+        """A counter that fell began at zero with its server, and the others with it."""
+        return self.timed < before.timed or self.failed < before.failed or self.busy < before.busy
+
+    def known_after(self, before: _Totals) -> _Totals:
+        """See :meth:`Tokens.known_after`."""
+        if self.tokens is None or before.tokens is None or self.fell(before):
+            return self
+        return replace(self, tokens=self.tokens.known_after(before.tokens))
 
     def since(self, before: _Totals) -> Traffic:
-        """A counter that fell began at zero with its server, and the others with it. What was timed though it failed
-        has taken as long as the others: Triton does not tell them apart."""
-        fell = self.timed < before.timed or self.failed < before.failed or self.busy < before.busy
-        start = _Totals(0.0, 0.0, 0.0, 0.0, 0.0) if fell else before
+        """What was timed though it failed has taken as long as the others: Triton does not tell them apart."""
+        start = _Totals(0.0, 0.0, 0.0, 0.0, 0.0) if self.fell(before) else before
         timed, answered = self.timed - start.timed, max(0.0, self.answered - start.answered)
         share = min(1.0, answered / timed) if timed else 1.0
         return Traffic(
@@ -238,6 +248,7 @@ class _Totals:
             busy=share * (self.busy - start.busy),
             queued=share * max(0.0, self.queued - start.queued),
             replicas=1,
+            tokens=self.tokens and self.tokens.since(start.tokens or Tokens()),
         )
 
 
@@ -254,6 +265,7 @@ class Counters:
         for pod, metrics in scraped.items():
             totals = _Totals.of(metrics)
             if pod in self._last:
+                totals = totals.known_after(self._last[pod])
                 grown[pod] = totals.since(self._last[pod])
             self._last[pod] = totals
         for pod in self._last.keys() - set(pods):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import signal
 import sys
@@ -20,11 +21,12 @@ import pytest
 import pytest_asyncio
 
 from enginewright.activator.serve import Options, activator
-from enginewright.clients.probe import ProbeClient
+from enginewright.clients.probe import TOKENS, ProbeClient
 from enginewright.clients.triton import TritonClient
 from enginewright.core.manifests import deployment
 from enginewright.core.probe import ProbeError, make_prompt
 from enginewright.core.servers.vllm import VLLM
+from enginewright.core.tokens import Tokens
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import packages
 from enginewright_builder.generate.server import PROVEN_WORDS
@@ -146,6 +148,44 @@ async def test_the_activator_passes_its_stream_on_token_by_token(replica: Replic
             lines = [line async for line in answer.aiter_lines() if line]
     assert lines[-1] == "data: [DONE]"
     assert sum(bool(json.loads(line.removeprefix("data: "))["choices"]) for line in lines[:-1]) > 1
+
+
+async def test_the_operator_reads_how_answers_begin_and_end(replica: Replica) -> None:
+    """Beside those that end, one that its client leaves after its first tokens. A busy machine may end it before the
+    server sees that, so that some more are left."""
+    async with ProbeClient(deadline=120) as prober, TritonClient(deadline=30) as scraper:
+        before = await tokens_of(scraper, replica)
+        found = Tokens()
+        for seed in range(20):
+            if found.gone:
+                break
+            await leave(replica)
+            # Gauges are written with a step of the engine.
+            await prober.complete(HOST, "chat", make_prompt(9 + seed), replica.port)
+            now = (await tokens_of(scraper, replica)).known_after(before)
+            found = now.since(before)
+    assert found.gone == 1.0
+    assert found.begun == found.ended + found.gone
+    assert found.cut == found.ended == found.paced >= 1.0
+    assert found.generated >= TOKENS * found.cut
+    assert found.pace > 0
+    assert found.waited > 0
+    assert now.begun_within[math.inf] == now.begun
+    assert now.paced_within[math.inf] == now.ended
+    assert len(now.begun_within) > 10
+
+
+async def leave(replica: Replica) -> None:
+    asked = {"model": "chat", "prompt": "one", "max_tokens": 500, "ignore_eos": True, "stream": True}
+    async with (httpx.AsyncClient(base_url=f"http://{HOST}:{replica.port}", trust_env=False, timeout=120) as client,
+                client.stream("POST", "/v1/completions", json=asked) as got):
+        await anext(got.aiter_lines())
+
+
+async def tokens_of(scraper: TritonClient, replica: Replica) -> Tokens:
+    found = (await scraper.scrape_vllm(HOST, replica.port)).tokens
+    assert found is not None
+    return found
 
 
 async def test_a_stream_that_runs_when_it_is_told_to_stop_is_answered_to_its_end(replica: Replica) -> None:

@@ -67,6 +67,7 @@ from enginewright.core.plan import (
 from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE, GatewayView
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import ServerStatus
+from enginewright.core.tokens import Tokens
 from enginewright.core.way_back import needs_kept
 from enginewright.observe.routes import route_weights
 from enginewright_builder.contract import (
@@ -782,8 +783,15 @@ class Cluster:
     def _traffic(self, revision: str, requests: float, replicas: int) -> Traffic:
         failed = requests * self.failing.get(revision, 0.0)
         busy = (requests - failed) * 5000 * self.slower.get(revision, 1.0)
+        asks_for_text = self.last.question is not None and self.last.question.generates
         return Traffic(requests=requests - failed, failed=failed, busy=busy, queued=busy / 4, replicas=max(1, replicas),
-                       p99=self.p99.get(revision))
+                       p99=self.p99.get(revision), tokens=self._tokens(revision, requests) if asks_for_text else None)
+
+    def _tokens(self, revision: str, requests: float) -> Tokens:
+        """Of answers of 40 tokens, 30 ms each, or as much slower as the revision is."""
+        slower = self.slower.get(revision, 1.0)
+        return Tokens(begun=requests, waited=requests * 2e5, ended=requests, generated=requests * 40, paced=requests,
+                      pace=requests * 3e4 * slower)
 
     def _ready(self, revision: str) -> int:
         return sum(pod.ready for pod in self.pods.values() if pod.revision == revision)

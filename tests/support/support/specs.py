@@ -127,7 +127,10 @@ def _language_models(draw: st.DrawFn) -> Raw:
                          resources=_resources, podTemplate=_job_template),
         objective=_optional(tokens=_tokens),
         serving=_optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/vllm:1")),
-        rollout=_optional(strategy=st.sampled_from(["Canary", "Recreate"]), maxSurge=st.integers(1, 4)),
+        rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4),
+                          analysis=_optional(seconds=st.integers(0, 600), maxSlowdown=st.floats(0.05, 10),
+                                             minRequests=st.integers(10, 1000),
+                                             compareOutputs=st.sampled_from(["auto", "always", "never"]))),
     )) | draw(st.sampled_from([
         {}, {"replicas": 3}, {"autoscaling": {"minReplicas": 0, "maxReplicas": 4}},
         {"autoscaling": {"maxReplicas": 2, "algorithm": "queue", "targetQueueDepth": 2.5}}]))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from enginewright.core.comparison import Answer, Question, compare
 from enginewright.core.observed import ProbeResults, Round, SignalWindow, Traffic
@@ -56,7 +56,7 @@ def rounds(load: Load, seed: int, seconds: int = 600) -> Iterator[Round]:
 
 
 def _second(chance: random.Random, rate: float, milliseconds: float, tail: float, wrong: float) -> Traffic:
-    arrived = _poisson(chance, rate)
+    arrived = poisson(chance, rate)
     failed = sum(chance.random() < wrong for _ in range(arrived))
     # Half of a request's latency is its own, half is common to all: batches, padding, the wire.
     busy = sum(
@@ -66,7 +66,7 @@ def _second(chance: random.Random, rate: float, milliseconds: float, tail: float
     return Traffic(requests=arrived - failed, failed=failed, busy=busy, queued=busy / 4, replicas=1)
 
 
-def _poisson(chance: random.Random, rate: float) -> int:
+def poisson(chance: random.Random, rate: float) -> int:
     if rate > 50:
         return max(0, round(chance.gauss(rate, math.sqrt(rate))))
     bound, count, product = math.exp(-rate), 0, chance.random()
@@ -77,13 +77,19 @@ def _poisson(chance: random.Random, rate: float) -> int:
 
 
 def watch(load: Load, seed: int, *, every: int = 2, seconds: int = 300, question: Question = QUESTION) -> Answer:
-    """What the analysis comes to when it is looked at ``every`` so many seconds, after the first minute a fifth as
-    often, for ``seconds`` at most."""
+    """What the analysis of ``load`` comes to within so many ``seconds``: see :func:`looked_at`."""
+    return looked_at(rounds(load, seed, seconds), question, every)
+
+
+def looked_at(coming: Iterable[Round], question: Question, every: int = 2) -> Answer:
+    """What the analysis comes to when it is looked at ``every`` so many rounds, after the first minute a fifth as
+    often."""
+    window = SignalWindow(started=0, analysis="k", probes=AGREEING)
     seen: list[Round] = []
-    for one in rounds(load, seed, seconds):
+    for one in coming:
         seen.append(one)
         if len(seen) % (every if len(seen) < 60 else 5 * every) == 0:
-            answer = compare(SignalWindow(started=0, analysis="k", rounds=tuple(seen), probes=AGREEING), question)
+            answer = compare(replace(window, rounds=tuple(seen)), question)
             if answer.verdict != "open":
                 return answer
-    return compare(SignalWindow(started=0, analysis="k", rounds=tuple(seen), probes=AGREEING), question)
+    return compare(replace(window, rounds=tuple(seen)), question)

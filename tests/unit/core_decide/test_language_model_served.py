@@ -184,9 +184,7 @@ def test_two_of_them_are_compared_by_what_servers_count_and_not_by_their_answers
     """A second revision of the same source: of engines, outputs would be compared."""
     cluster = served(spec={"rollout": {"analysis": {"seconds": 60}}})
     before = cluster.status["rollout"]["stable"]
-    cluster.edit(engine={"precision": "fp32"})
-    cluster.operate()
-    cluster.finish(built_language_model(built_at=cluster.now, precision="fp32"), of="build")
+    built_again(cluster)
     asked = None
     for _ in range(12):
         plan = cluster.step()
@@ -196,6 +194,33 @@ def test_two_of_them_are_compared_by_what_servers_count_and_not_by_their_answers
     cluster.settle()
     assert cluster.says("Ready").startswith("True/")
     assert cluster.status["rollout"]["stable"] != before
+
+
+def built_again(cluster: Cluster) -> None:
+    cluster.edit(engine={"precision": "fp32"})
+    cluster.operate()
+    cluster.finish(built_language_model(built_at=cluster.now, precision="fp32"), of="build")
+
+
+def test_one_with_slower_tokens_is_rolled_back_and_both_figures_are_said() -> None:
+    cluster = served(spec={"rollout": {"analysis": {"seconds": 60}}})
+    before = cluster.status["rollout"]["stable"]
+    built_again(cluster)
+    asked = None
+    for _ in range(60):
+        cluster.slower = {name: 2.0 for name in cluster.replicas() if name != before}
+        plan = cluster.step()
+        asked = asked or plan.question
+        if cluster.says("RolloutComplete") == "False/RolledBack":
+            break
+    assert asked is not None
+    assert asked.limits.alike
+    told = cluster.condition("RolloutComplete")
+    assert "By its time per token it is slower than the stable revision" in told["message"]
+    assert "time per token 60 ms against 30 ms, ratio 2.00" in told["message"]
+    assert "raise spec.rollout.analysis.maxSlowdown" in told["message"]
+    found = cluster.status["rollout"]["analysis"]
+    assert (found["measure"], found["ratio"]) == ("time per token", 2.0)
 
 
 def test_a_slice_that_misses_the_objective_is_followed_by_a_larger_one() -> None:

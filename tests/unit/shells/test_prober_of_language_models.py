@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from enginewright.clients.probe import ProbeClient
+from enginewright.clients.probe import TOKENS, ProbeClient
 from enginewright.core.comparison import Question
 from enginewright.observe.prober import PAIRS, Prober
 from enginewright.observe.window import UNANSWERED, Window
@@ -64,7 +64,7 @@ async def probed(servers: Servers, rounds: int = 1) -> Window:
     return window
 
 
-async def test_both_are_asked_for_one_token_of_the_same_text_and_each_pair_for_another(servers: Servers) -> None:
+async def test_both_are_asked_for_as_many_tokens_of_the_same_text_and_each_pair_for_another(servers: Servers) -> None:
     window = await probed(servers)
     assert (window.probes.pairs, window.probes.flawed, window.probes.problem) == (PAIRS, 0, "")
     pairs = [servers.asked[place:place + 2] for place in range(0, len(servers.asked), 2)]
@@ -72,7 +72,8 @@ async def test_both_are_asked_for_one_token_of_the_same_text_and_each_pair_for_a
     assert all(mine == theirs for (_, mine), (_, theirs) in pairs)
     beginnings = {body["prompt"][:12] for _, body in servers.asked}
     assert len(beginnings) == PAIRS
-    assert {(body["model"], body["max_tokens"]) for _, body in servers.asked} == {("m", 1)}
+    asked = {(body["model"], body["max_tokens"], body["ignore_eos"]) for _, body in servers.asked}
+    assert asked == {("m", TOKENS, True)}
 
 
 async def test_a_candidate_that_refuses_what_the_stable_one_answers_is_flawed(servers: Servers) -> None:

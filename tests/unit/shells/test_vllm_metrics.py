@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
 
 from enginewright.clients.prometheus import PrometheusClient, pending_query
-from enginewright.clients.signals import NoSignalError
+from enginewright.clients.signals import NoSignalError, ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.clients.vllm import parse_vllm_metrics
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
+from enginewright.core.tokens import Tokens
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window
@@ -36,6 +38,19 @@ vllm:e2e_request_latency_seconds_bucket{engine="0",le="0.3",model_name="m"} 0.0
 vllm:e2e_request_latency_seconds_sum{engine="0",model_name="m"} 4.5
 vllm:e2e_request_latency_seconds_count{engine="0",model_name="m"} 15.0
 vllm:request_queue_time_seconds_sum{engine="0",model_name="m"} 0.25
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.25",model_name="m"} 19.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 23.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 23.0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 4.6
+vllm:request_generation_tokens_bucket{engine="0",le="1.0",model_name="m"} 4.0
+vllm:request_generation_tokens_bucket{engine="0",le="2.0",model_name="m"} 9.0
+vllm:request_generation_tokens_bucket{engine="0",le="+Inf",model_name="m"} 15.0
+vllm:request_generation_tokens_count{engine="0",model_name="m"} 15.0
+vllm:request_generation_tokens_sum{engine="0",model_name="m"} 300.0
+vllm:request_time_per_output_token_seconds_bucket{engine="0",le="0.05",model_name="m"} 12.0
+vllm:request_time_per_output_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 15.0
+vllm:request_time_per_output_token_seconds_count{engine="0",model_name="m"} 15.0
+vllm:request_time_per_output_token_seconds_sum{engine="0",model_name="m"} 0.44
 """
 
 
@@ -45,6 +60,46 @@ def test_what_a_page_says() -> None:
     assert found.failures == {"CANCELED": 2.0, "BACKEND": 1.0}
     assert (found.busy, found.queued_for) == (4.5e6, 0.25e6)
     assert (found.p99, found.executions, found.inferences, found.gpus) == (None, 0.0, 0.0, {})
+
+
+def test_what_a_page_says_of_tokens() -> None:
+    """Of 23 that began 15 have ended, 2 run and 3 wait: clients left 3, beside the 2 that ended so."""
+    found = parse_vllm_metrics(PAGE).tokens
+    assert found is not None
+    assert (found.begun, found.ended, found.generated, found.cut, found.gone) == (23.0, 15.0, 300.0, 7.0, 5.0)
+    assert [found.waited, found.pace] == pytest.approx([4.6e6, 0.44e6])
+    assert found.paced == 11.0, "of four the first token was the last"
+    assert found.begun_within == {250.0: 19.0, math.inf: 23.0}
+    assert found.paced_within == {50.0: 12.0, math.inf: 15.0}
+
+
+def test_a_page_without_histograms_says_nothing_of_tokens() -> None:
+    found = parse_vllm_metrics(PAGE[:PAGE.index(b"vllm:time_to_first_token")])
+    assert (found.answered, found.tokens) == (12.0, Tokens(cut=7.0, gone=2.0))
+
+
+@pytest.mark.parametrize("bound", ["", 'le="many",', 'le="nan",'])
+def test_a_bound_that_is_no_number_is_no_signal(bound: str) -> None:
+    page = PAGE + f'vllm:request_generation_tokens_bucket{{{bound}model_name="m"}} 1.0\n'.encode()
+    with pytest.raises(NoSignalError, match="has a bound that is not a number"):
+        parse_vllm_metrics(page)
+
+
+def counted(begun: float, ended: float, gone: float) -> dict[str, ReplicaMetrics]:
+    tokens = Tokens(begun=begun, ended=ended, gone=gone)
+    return {"pod": ReplicaMetrics(pending={"m": 0.0}, successes={"m": ended}, tokens=tokens)}
+
+
+def test_tokens_of_an_analysis_are_those_between_two_scrapes() -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    pages = (counted(begun=5, ended=4, gone=1), counted(begun=9, ended=7, gone=2), counted(begun=12, ended=8, gone=0),
+             counted(begun=14, ended=9, gone=3), counted(begun=2, ended=1, gone=1))
+    for second, page in enumerate(pages):
+        window.count(float(second), page, {"pod": "new"})
+    found = [one.traffic["new"].tokens for one in window.view().rounds if one.traffic]
+    assert found == [Tokens(begun=4, ended=3, gone=1), Tokens(begun=3, ended=1), Tokens(begun=2, ended=1, gone=1),
+                     Tokens(begun=2, ended=1, gone=1)], "the server started again before the last"
 
 
 @pytest.mark.parametrize("page", [b"", b"nv_inference_pending_request_count{model=\"m\"} 1\n", b"<html>"])

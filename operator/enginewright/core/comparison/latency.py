@@ -23,6 +23,19 @@ FAIR_LOAD: Final = 1.5
 TAIL_WINDOW: Final = 60.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """By one measure, the logarithm of the candidate's mean over the stable revision's. ``mine`` and ``theirs`` are
+    both means in milliseconds, 0 where ``name`` alone says enough; ``absent`` where neither was asked for anything that
+    has it."""
+
+    name: str
+    ratio: Interval | None
+    mine: float = 0.0
+    theirs: float = 0.0
+    absent: bool = False
+
+
 class Part:
     """What one side did, added up; numbers as :class:`Traffic` has them."""
 
@@ -64,10 +77,10 @@ class Ratio:
             self._few += one + other
             self._mine, self._theirs = Part(), Part()
 
-    def interval(self) -> Interval | None:
+    def interval(self, alpha: float = ALPHA) -> Interval | None:
         if not self._series.count:
             return None
-        return self._series.interval(ALPHA, tilt=self._series.scatter() / self._few)
+        return self._series.interval(alpha, tilt=self._series.scatter() / self._few)
 
 
 def _log_ratio(candidate: Part, stable: Part) -> float:

@@ -21,7 +21,10 @@ class Limits:
     differ. No verdict is good before ``watched`` seconds; after ``patience`` seconds the best estimate decides.
 
     ``required``: what is shown to miss the objective is refused, whatever the stable revision does. ``awaited``: no
-    verdict is good before it is known to be kept. ``shown``: the build showed that it is."""
+    verdict is good before it is known to be kept. ``shown``: the build showed that it is.
+
+    Of language models ``first_token`` and ``per_token`` bound the ``percentile`` of these times, in milliseconds.
+    ``alike`` says that answers are meant to end alike and to be as long."""
 
     slowdown: float = 0.25
     requests: int = 60
@@ -33,6 +36,9 @@ class Limits:
     required: bool = False
     awaited: bool = False
     shown: bool = False
+    first_token: float | None = None
+    per_token: float | None = None
+    alike: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +60,8 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """``ratio`` is the candidate's mean latency over the stable revision's, None before it is known. ``requests``
+    """``ratio`` is the candidate's mean latency over the stable revision's, None before it is known; of language models
+    that of the ``measure`` that is slowest. ``requests``
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
     the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
     none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs
@@ -64,6 +71,7 @@ class Answer:
     message: str
     reason: Reason | None = None
     ratio: Interval | None = None
+    measure: str = ""
     requests: int = 0
     failures: int = 0
     seconds: float = 0.0

@@ -12,10 +12,11 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from enginewright.core.comparison.latency import ALPHA, Part, Ratio, Tail
+from enginewright.core.comparison.doubt import Doubt
+from enginewright.core.comparison.latency import ALPHA, Latency, Part, Ratio, Tail
 from enginewright.core.comparison.percentile import Percentile
 from enginewright.core.comparison.question import Question
-from enginewright.core.failures import Failures, Trials
+from enginewright.core.comparison.tokens import Texts, TokenTests
 from enginewright.core.observed import Round, SignalWindow, Traffic
 from enginewright.core.sequential import Interval
 from enginewright_builder.contract import requests_needed
@@ -28,46 +29,30 @@ NOTHING: Final = Traffic()
 @dataclass(frozen=True, kw_only=True)
 class Sums:
     """What both did over the whole analysis: ``seconds`` since the candidate's first sample, ``waited`` since anybody
-    was asked for one. ``cure`` when it is the stable revision that is shown to fail more."""
+    was asked for one. ``cure`` when it is the stable revision that is shown to fail more. ``texts`` are of language
+    models."""
 
     candidate: Part
     stable: Part
     seconds: float
     waited: float
-    ratio: Interval | None
+    latencies: tuple[Latency, ...]
     doubt: float
     cure: bool
     tail: Tail
     percentile: Percentile
+    texts: Texts | None = None
 
+    @property
+    def slowest(self) -> Latency | None:
+        """Of those whose ratio is known the one that may be the greatest."""
+        known = [one for one in self.latencies if one.ratio]
+        return max(known, key=lambda one: one.ratio.high if one.ratio else 0.0, default=None)
 
-class Doubt:
-    """Evidence that the one side fails more.
-
-    Seconds in which the other side got no request are put together with the next in which it did: what it did may be
-    held against the one side once only. What is left when it gets none any more is held, as one, against all it got."""
-
-    def __init__(self) -> None:
-        self._proof = Failures()
-        self._requests = self._failed = 0.0
-        self._rounds = 0
-
-    def add(self, mine: Traffic, other: Traffic) -> None:
-        self._requests += mine.requests
-        self._failed += mine.failed
-        self._rounds += mine.failed > 0
-        if other.requests + other.failed > 0:
-            if self._failed + other.failed > 0:
-                self._proof.add(self._trial(other.failed, other.requests))
-            self._requests = self._failed = 0.0
-            self._rounds = 0
-
-    def grown(self, whole_failed: float, whole_requests: float) -> float:
-        """Its logarithm, where the other side did all that in the end."""
-        return self._proof.grown(self._trial(whole_failed, whole_requests))
-
-    def _trial(self, failed: float, requests: float) -> Trials:
-        return Trials(self._failed, self._failed + self._requests, failed, failed + requests, self._rounds)
+    @property
+    def ratio(self) -> Interval | None:
+        """Of the slowest."""
+        return self.slowest.ratio if self.slowest else None
 
 
 class Tally:
@@ -81,10 +66,11 @@ class Tally:
         self._ratio, self._tail = Ratio(), Tail()
         self._percentile = Percentile(requests_needed(question.limits.percentile))
         self._doubt, self._cure = Doubt(), Doubt()
+        self._tokens = TokenTests(question.limits) if question.generates else None
 
     def follow(self, rounds: tuple[Round, ...]) -> None:
         """Adds what ``rounds`` have more than those of before."""
-        candidate, stable, alone, _ = self.asked
+        candidate, stable, alone = self.asked[:3]
         for one in rounds[len(self.rounds):]:
             mine, theirs = one.traffic.get(candidate), one.traffic.get(stable)
             if mine is not None:
@@ -92,6 +78,8 @@ class Tally:
                 self._percentile.add(one.time, mine)
             if mine is not None and theirs is not None:
                 self._tail.add(one.time, mine.p99, theirs.p99)
+            if self._tokens and self._watched:
+                self._tokens.add(one.time, mine or NOTHING, theirs or NOTHING)
             self._add(mine or NOTHING, theirs or NOTHING, alone)
         self.rounds = rounds
 
@@ -111,17 +99,25 @@ class Tally:
             stable=self._stable,
             seconds=self._watched[1] - self._watched[0] if self._watched else 0.0,
             waited=rounds[-1].time - rounds[0].time if rounds else 0.0,
-            ratio=self._ratio.interval(),
+            latencies=self._latencies(),
             doubt=self._doubt.grown(whole.failed, whole.requests),
             cure=cure,
             tail=self._tail,
             percentile=self._percentile,
+            texts=self._tokens.texts() if self._tokens else None,
         )
 
+    def _latencies(self) -> tuple[Latency, ...]:
+        if self._tokens:
+            return self._tokens.latencies()
+        return (Latency(name="latency", ratio=self._ratio.interval()),)
 
-def asked(question: Question) -> tuple[str, str, bool, float]:
+
+def asked(question: Question) -> tuple[str, str, bool, bool, float, float | None, float | None]:
     """What of a question the sums depend on."""
-    return question.candidate, question.stable, question.alone, question.limits.percentile
+    limits = question.limits
+    return (question.candidate, question.stable, question.alone, question.generates, limits.percentile,
+            limits.first_token, limits.per_token)
 
 
 def sums_of(window: SignalWindow, question: Question) -> Sums:

@@ -6,12 +6,14 @@ import math
 from dataclasses import replace
 from typing import Final
 
+from enginewright.core.comparison import texts
 from enginewright.core.comparison.latency import ALPHA, TAIL_WINDOW, Tail
 from enginewright.core.comparison.mirrored import LEAST_MIRRORED, Mirrored
 from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, uncompared
 from enginewright.core.comparison.percentile import missed, unknown
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
+from enginewright.core.comparison.tokens import SHARED
 from enginewright.core.comparison.words import as_ratio, failures, figures
 from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
@@ -36,6 +38,7 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
         uncompared=uncompared(window.probes, question.limits),
         mirrored=mirrored,
         ratio=sums.ratio and as_ratio(sums.ratio),
+        measure=sums.slowest.name if sums.texts and sums.slowest else "",
         requests=round(sums.candidate.requests),
         failures=round(sums.candidate.failed),
         seconds=sums.seconds,
@@ -50,7 +53,7 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
         few = _fewest(sums) < question.limits.requests
         starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
         return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
-    if sums.doubt <= DOUBT and (sums.cure or _fast(sums, question.limits)):
+    if sums.doubt <= DOUBT and (sums.cure or _as_good(sums, question.limits)):
         return replace(answer, verdict="good")
     if sums.seconds >= question.limits.patience:
         return _best_guess(answer, sums, question.limits)
@@ -58,8 +61,20 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
     return replace(answer, message=f"{answer.message}; {unclear}")
 
 
-def _fast(sums: Sums, limits: Limits) -> bool:
-    return sums.ratio is not None and sums.ratio.high < math.log1p(limits.slowdown)
+def _as_good(sums: Sums, limits: Limits) -> bool:
+    return _fast(sums, limits) and (sums.texts is None or texts.settled(sums.texts, limits))
+
+
+def _likely_as_good(sums: Sums, limits: Limits) -> bool:
+    """Of texts all but their length only refuses, and only once it is certain."""
+    return _fast(sums, limits, likely=True) and (sums.texts is None or texts.as_long(sums.texts, limits))
+
+
+def _fast(sums: Sums, limits: Limits, *, likely: bool = False) -> bool:
+    """By all measures that there are: for certain, or likelier than not."""
+    there = [one.ratio for one in sums.latencies if not one.absent]
+    most = math.log1p(limits.slowdown)
+    return bool(there) and all(one is not None and (one.mean if likely else one.high) < most for one in there)
 
 
 def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
@@ -90,8 +105,7 @@ def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
 
 def _best_guess(answer: Answer, sums: Sums, limits: Limits) -> Answer:
     """Out of patience: the limit may lie within what is possible, but not below what is likeliest."""
-    near = sums.ratio is not None and sums.ratio.mean < math.log1p(limits.slowdown)
-    if near and sums.doubt <= DOUBT:
+    if _likely_as_good(sums, limits) and sums.doubt <= DOUBT:
         return replace(answer, verdict="good", message=f"{answer.message}, as far as could be measured")
     message = f"It could not be shown to be as good: {answer.message}."
     return replace(answer, verdict="worse", reason=Reason.ANALYSIS_INCONCLUSIVE, message=message)
@@ -119,20 +133,35 @@ def _worse(
     window: SignalWindow, sums: Sums, question: Question, mirrored: Mirrored | None
 ) -> tuple[Reason, str] | None:
     limits = question.limits
-    if sums.doubt >= -math.log(ALPHA):
+    if sums.doubt >= -math.log(SHARED if sums.texts else ALPHA):
         return Reason.FAILED_INFERENCES, failures(sums)
     if flaw := disagreement(window.probes, limits):
         return Reason.OUTPUTS_DIFFER, flaw
     if mirrored and mirrored.disagrees:
         return Reason.OUTPUTS_DIFFER, f"Its answers to live requests are not the stable revision's: {mirrored.figures}."
+    if sums.texts and (found := texts.left(sums.texts) or texts.other_answers(sums.texts, limits)):
+        return found
     if sums.cure:
         # What answers and does not fail is better than what fails, however fast that is.
         return None
-    if sums.ratio and sums.ratio.low > math.log1p(limits.slowdown):
-        return Reason.SLOWER, f"It is slower than the stable revision: {figures(sums, limits)}."
+    if slow := _slower(sums, limits):
+        return Reason.SLOWER, slow
+    if sums.texts and (found := texts.late(sums.texts, limits)):
+        return found
     if limits.required and (words := missed(sums.percentile, limits)):
         return Reason.OBJECTIVE_MISSED, f"It misses the objective: {words}"
     return _slow_tail(sums.tail, question)
+
+
+def _slower(sums: Sums, limits: Limits) -> str:
+    """Empty where it is not, or may not be."""
+    slow = [one.name for one in sums.latencies if one.ratio and one.ratio.low > math.log1p(limits.slowdown)]
+    if not slow:
+        return ""
+    if sums.texts is None:
+        return f"It is slower than the stable revision: {figures(sums, limits)}."
+    return (f"By its {' and its '.join(slow)} it is slower than the stable revision: {figures(sums, limits)}. If that "
+            f"is meant, raise spec.rollout.analysis.maxSlowdown.")
 
 
 def _slow_tail(tail: Tail, question: Question) -> tuple[Reason, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from enginewright.core.comparison.latency import Latency
 from enginewright.core.comparison.question import Limits
 from enginewright.core.comparison.tally import Sums
 from enginewright.core.sequential import Interval
@@ -14,11 +15,18 @@ def figures(sums: Sums, limits: Limits) -> str:
     if sums.candidate.failed:
         count += f", {sums.candidate.failed:.0f} failed"
     cure = f"; the stable revision fails more ({sums.stable.failed:.0f})" if sums.cure else ""
-    if sums.ratio is None:
-        return f"latency ratio unknown {count}{cure}"
-    ratio = as_ratio(sums.ratio)
-    limit = 1 + limits.slowdown
-    return f"latency ratio {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, limit {limit:.2f}) {count}{cure}"
+    ratios = ", ".join(_ratio(one, limits) for one in sums.latencies if not one.absent or one is sums.latencies[0])
+    return f"{ratios} {count}{cure}"
+
+
+def _ratio(latency: Latency, limits: Limits) -> str:
+    """With both means, where they are known."""
+    if latency.ratio is None:
+        return f"{latency.name} ratio unknown"
+    ratio = as_ratio(latency.ratio)
+    means = f" {latency.mine:.3g} ms against {latency.theirs:.3g} ms," if latency.mine else ""
+    return (f"{latency.name}{means} ratio {ratio.mean:.2f} ({ratio.low:.2f} to {ratio.high:.2f}, limit "
+            f"{1 + limits.slowdown:.2f})")
 
 
 def failures(sums: Sums) -> str:

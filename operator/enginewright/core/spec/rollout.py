@@ -41,12 +41,14 @@ class AnalysisSpec(SpecModel):
     after a quarter of this; unclear ones are watched up to five times as long. Time alone never promotes; 0 promotes
     without an analysis."""
     max_slowdown: float = Field(default=0.25, ge=0.05, le=10)
-    """Largest relative rise of the mean request latency: 0.25 lets it be a quarter slower."""
+    """Largest relative rise of the mean request latency, or with task generate of the mean time to first token and the
+    mean time per token: 0.25 lets it be a quarter slower."""
     min_requests: int = Field(default=60, ge=10, le=1_000_000)
     """Requests that each of the two revisions must have answered before promotion, probes included."""
     compare_outputs: Literal["auto", "always", "never"] = "auto"
     """Send both revisions the same made-up inputs and compare what they answer: auto does so when both are built from
-    the same source, always also for new weights, which are meant to differ."""
+    the same source, always also for new weights, which are meant to differ. With task generate the answers to live
+    requests are compared: their mean length, and how many the largest length ended."""
     mirror: bool = False
     """Send the live requests that the quality monitor samples from the stable revision to the new one as well, and hold
     its answers against the stable one's by the accuracy gate's metric, where compareOutputs has outputs compared. Needs

@@ -38,7 +38,6 @@ _TENSORS = "describes tensors, and a language model reads and writes text"
 _BATCHES = "is of Triton's batches, and vLLM forms a batch of its own at each step"
 _CANDIDATES = "is of engines for tensors, and the build of a language model tries the server's options"
 _TOKENS = "measures whole answers, and a language model answers token by token"
-_ANALYSIS = "is of the analysis of live requests, which reads Triton's metrics"
 _LABELS = "is of labelled samples, and a language model is held against prompts"
 
 
@@ -71,14 +70,6 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(path="quality", why="does not work for language models yet: the monitor compares tensors"),
     Foreign(path="placement.classes", why="does not work for language models yet",
             remedy="write accelerator and gpu, and an object for each class"),
-    _value("rollout.strategy", "switches after the analysis of live requests, which reads Triton's metrics", "Canary",
-           "Recreate", remedy="write Canary or Recreate"),
-    Foreign(path="rollout.steps", why=_ANALYSIS, kind="list"),
-    _value("rollout.analysis.seconds", _ANALYSIS, 60, 0, remedy="remove it"),
-    _value("rollout.analysis.maxSlowdown", _ANALYSIS, 0.25, remedy="remove it"),
-    _value("rollout.analysis.minRequests", _ANALYSIS, 60, remedy="remove it"),
-    _value("rollout.analysis.compareOutputs", "sends made-up tensors, and a language model reads text", "auto",
-           "never", remedy="remove it, or write never"),
     _value("rollout.analysis.mirror", "sends tensors on, and a language model reads text", False, remedy="remove it"),
     _value("rollout.requireObjective", "is of spec.objective.latency, which a language model does not have", False,
            remedy="remove it"),

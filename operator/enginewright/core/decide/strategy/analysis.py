@@ -36,8 +36,10 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
     """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
     analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
     generates = server_at(ctx.observed, candidate, ctx.spec) is VLLM
-    # Texts that are made up show no difference of engines: the first other token changes all that follow.
+    # Texts that are made up show no difference of engines: the first other token changes all that follow. How answers
+    # to live requests end, and how long they are, does.
     alike, awaited = _comparable(ctx) and not generates, required is not None and required.awaited
+    tokens = ctx.spec.objective.tokens
     return Question(
         key="/".join((stable, candidate, str(number), ctx.retry)),
         stable=stable,
@@ -49,7 +51,7 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
         limits=Limits(
             slowdown=analysis.max_slowdown,
             requests=analysis.min_requests,
-            percentile=latency.percentile if latency else 99.0,
+            percentile=latency.percentile if latency else tokens.percentile if tokens else 99.0,
             milliseconds=latency.milliseconds if latency else None,
             similarity=least_similarity(ctx.spec) if alike else None,
             watched=min(MOST_PATIENCE, SHORTEST * split.seconds),
@@ -58,6 +60,9 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
             required=required is not None,
             awaited=awaited,
             shown=required is not None and required.shown,
+            first_token=tokens.ttft_milliseconds if tokens else None,
+            per_token=tokens.tpot_milliseconds if tokens else None,
+            alike=generates and _comparable(ctx),
         ),
     )
 
@@ -97,6 +102,7 @@ def figures(answer: Answer) -> AnalysisStatus:
         ratio=_short(ratio.mean) if ratio else None,
         low=_short(ratio.low) if ratio else None,
         high=_short(ratio.high) if ratio else None,
+        measure=answer.measure or None,
         requests=answer.requests,
         failures=answer.failures,
         seconds=round(answer.seconds),
@@ -131,8 +137,8 @@ def summary(figures: AnalysisStatus | None) -> str:
     if figures.ratio is None or figures.low is None or figures.high is None:
         return f" It passed its analysis: {count}."
     return (
-        f" It passed its analysis: latency ratio {figures.ratio:.2f} ({figures.low:.2f} to {figures.high:.2f}) over "
-        f"{count}."
+        f" It passed its analysis: {figures.measure or 'latency'} ratio {figures.ratio:.2f} ({figures.low:.2f} to "
+        f"{figures.high:.2f}) over {count}."
     )
 
 
