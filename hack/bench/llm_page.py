@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 TRIALS = ("configuration", "verdict", "differs from the reference", "at most, beyond the floor", "first token, ms",
@@ -83,8 +84,12 @@ def _speed(speed: dict[str, Any]) -> list[str]:
             f"ms, at the load where most do, and {asked['percentile']:g} % of all.", "",
             *_head(SPEEDS),
             *(_configuration(one["name"], points, one) for one in speed["configurations"] for points in one["loads"]),
-            "", *(f"- {one['name']}: failed: {one['error'].splitlines()[0]}" for one in speed["configurations"]
-                  if "error" in one), *_pairs(speed["pairs"])]
+            "", *_broken(speed["configurations"]), *_pairs(speed["pairs"])]
+
+
+def _broken(configurations: Iterable[dict[str, Any]]) -> list[str]:
+    lines = [f"- {one['name']}: failed: {one['error'].splitlines()[0]}" for one in configurations if "error" in one]
+    return [*lines, ""] if lines else []
 
 
 def _configuration(name: str, points: Sequence[dict[str, Any]], one: dict[str, Any]) -> str:
@@ -99,10 +104,11 @@ def _pairs(pairs: Iterable[dict[str, Any]]) -> list[str]:
     whole = [one for one in pairs if one.get("ratio")]
     if not whole:
         return []
-    return ["", "The best and the default again, each on a server of its own, in both orders:", "",
+    return ["The best and the default again, each on a server of its own, in both orders:", "",
             "| order | best | vLLM's own settings | ratio |", "|---|---|---|---|",
             *(f"| {', then '.join(one['order'])} | {one['best_value']:.2f} | {one['default_value']:.2f} | "
-              f"{one['ratio']:.2f}× |" for one in whole), ""]
+              f"{one['ratio']:.2f}× |" for one in whole), "",
+            f"The geometric mean of the ratios is {geometric_mean(one['ratio'] for one in whole):.2f}×.", ""]
 
 
 def _failed(failed: Sequence[dict[str, str]]) -> list[str]:
