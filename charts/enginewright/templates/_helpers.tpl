@@ -301,6 +301,18 @@ spec:
     {{- toYaml . | nindent 4 }}
     {{- end }}
 ---
+{{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "language-models") }}
+spec:
+  podSelector:
+    matchLabels: {app.kubernetes.io/managed-by: enginewright, app.kubernetes.io/component: server, enginewright.io/server: vllm}
+  policyTypes: [Ingress]
+  ingress:
+    # Metrics of vLLM, which are a page of the port that clients ask.
+    - ports: [{port: 8000, protocol: TCP}]
+      {{- with $scrapers }}
+      from: {{ toJson . }}
+      {{- end }}
+---
 {{ include "enginewright.modelPolicyHead" (list $root (index $ 1) "activators") }}
 spec:
   podSelector:

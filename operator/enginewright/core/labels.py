@@ -33,6 +33,7 @@ BUILDS = f"{GROUP}/builds"  # "true" on leases of builds
 STEP = f"{GROUP}/step"  # "resolve", "ask", "build", "gc" or "captures" on Jobs and their pods
 FLEET = f"{GROUP}/fleet"  # on objects of a fleet's classes and on their serving pods: the fleet's name
 CLASS = f"{GROUP}/class"  # on objects of a fleet's classes
+SERVER = f"{GROUP}/server"  # "vllm" on its pods, whose metrics are a page of the port for clients
 
 # Annotations.
 MANIFEST_HASH = f"{GROUP}/manifest-hash"  # of what was last applied, so that an unchanged child costs no write

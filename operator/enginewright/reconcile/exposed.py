@@ -19,13 +19,15 @@ P99 = "0.99"
 class _Shown:
     """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
     status.quality has, ``rate`` inferences a joule as the build measured them, idle power included. ``objective`` is
-    (quantile, seconds), ``live`` the p99 in seconds, ``rejected`` counts requests of the last minute."""
+    (quantile, seconds), ``tokens`` (quantile, seconds to the first, seconds for each further one or None), ``live`` the
+    p99 in seconds, ``rejected`` counts requests of the last minute."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
     quality: Mapping[str, Any] | None = None
     rate: float | None = None
     objective: tuple[str, float] | None = None
+    tokens: tuple[str, float, float | None] | None = None
     live: float | None = None
     rejected: int | None = None
 
@@ -46,7 +48,8 @@ class Exposed(Collector):
             cost=(cost["currency"], cost["perMillionInferences"]) if cost and "perMillionInferences" in cost else None,
             quality=status.get("quality"),
             rate=throughput / watts if watts and throughput else None,
-            objective=_objective(spec),
+            objective=_latency(spec),
+            tokens=_tokens(spec),
             live=_seconds((status.get("autoscaling") or {}).get("p99Milliseconds")),
             rejected=(status.get("autoscaling") or {}).get("rejected"),
         )
@@ -67,8 +70,6 @@ class Exposed(Collector):
         rates = GaugeMetricFamily("enginewright_engine_inferences_per_joule",
                                   "Of the build's measured load, idle power included: status.engine.throughput by "
                                   "powerWatts.", labels=OBJECT)
-        objectives = GaugeMetricFamily("enginewright_objective_latency_seconds", "spec.objective.latency.",
-                                       labels=(*OBJECT, "quantile"))
         lives = GaugeMetricFamily("enginewright_live_latency_seconds",
                                   "Latency of the slowest replica in the last minute, as in status.autoscaling.",
                                   labels=(*OBJECT, "quantile"))
@@ -78,9 +79,6 @@ class Exposed(Collector):
         for key, shown in self._shown.items():
             if shown.rejected is not None:
                 rejections.add_metric((key.namespace, key.name), shown.rejected)
-            if shown.objective:
-                quantile, seconds = shown.objective
-                objectives.add_metric((key.namespace, key.name, quantile), seconds)
             if shown.live is not None:
                 lives.add_metric((key.namespace, key.name, P99), shown.live)
             if shown.rate is not None:
@@ -94,19 +92,54 @@ class Exposed(Collector):
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])
-        yield from (conditions, costs, agreement, answers, rates, objectives, lives, rejections)
+        yield from (conditions, costs, agreement, answers, rates, *self._objectives(), lives, rejections)
+
+    def _objectives(self) -> Iterator[Metric]:
+        labels = (*OBJECT, "quantile")
+        latencies = GaugeMetricFamily("enginewright_objective_latency_seconds", "spec.objective.latency.",
+                                      labels=labels)
+        firsts = GaugeMetricFamily("enginewright_objective_first_token_seconds",
+                                   "spec.objective.tokens.ttftMilliseconds.", labels=labels)
+        furthers = GaugeMetricFamily("enginewright_objective_token_seconds",
+                                     "spec.objective.tokens.tpotMilliseconds.", labels=labels)
+        for key, shown in self._shown.items():
+            if shown.objective:
+                quantile, seconds = shown.objective
+                latencies.add_metric((key.namespace, key.name, quantile), seconds)
+            if shown.tokens:
+                quantile, first, further = shown.tokens
+                firsts.add_metric((key.namespace, key.name, quantile), first)
+                if further is not None:
+                    furthers.add_metric((key.namespace, key.name, quantile), further)
+        yield from (latencies, firsts, furthers)
 
 
-def _objective(spec: Mapping[str, Any]) -> tuple[str, float] | None:
-    """Quantile as Triton's own series write it, and seconds; None without an objective, or where it is malformed."""
+def _latency(spec: Mapping[str, Any]) -> tuple[str, float] | None:
+    """None without this objective, or where it is malformed."""
+    latency = _objective(spec, "latency")
+    quantile, seconds = _quantile(latency), _seconds(latency.get("milliseconds"))
+    return None if quantile is None or seconds is None else (quantile, seconds)
+
+
+def _tokens(spec: Mapping[str, Any]) -> tuple[str, float, float | None] | None:
+    """As :func:`_latency`."""
+    tokens = _objective(spec, "tokens")
+    quantile, first = _quantile(tokens), _seconds(tokens.get("ttftMilliseconds"))
+    return None if quantile is None or first is None else (quantile, first, _seconds(tokens.get("tpotMilliseconds")))
+
+
+def _objective(spec: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     objective = spec.get("objective")
-    latency = objective.get("latency") if isinstance(objective, Mapping) else None
-    if not isinstance(latency, Mapping):
+    found = objective.get(name) if isinstance(objective, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _quantile(objective: Mapping[str, Any]) -> str | None:
+    """As Triton's own series write it."""
+    percentile = objective.get("percentile", 99)
+    if isinstance(percentile, bool) or not isinstance(percentile, int | float):
         return None
-    percentile, seconds = latency.get("percentile", 99), _seconds(latency.get("milliseconds"))
-    if seconds is None or isinstance(percentile, bool) or not isinstance(percentile, int | float):
-        return None
-    return f"{percentile / 100:.6g}", seconds
+    return f"{percentile / 100:.6g}"
 
 
 def _seconds(milliseconds: object) -> float | None:

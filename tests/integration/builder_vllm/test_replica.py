@@ -7,6 +7,7 @@ import asyncio
 import json
 import math
 import os
+import re
 import signal
 import sys
 import time
@@ -19,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
+from prometheus_client import CollectorRegistry
 
 from enginewright.activator.serve import Options, activator
 from enginewright.clients.probe import TOKENS, ProbeClient
@@ -27,13 +29,19 @@ from enginewright.core.manifests import deployment
 from enginewright.core.probe import ProbeError, make_prompt
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.tokens import Tokens
+from enginewright.observe.keys import Key
+from enginewright.reconcile.exposed import Exposed
+from enginewright.reconcile.http import metrics_app, serving
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import packages
 from enginewright_builder.generate.server import PROVEN_WORDS
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import HOST, free_ports
+from support.apiserver import eventually
 from support.children import children_of
+from support.dashboards import expressions
 from support.language_model import tiny, vllm
+from support.prometheus import RULES, at_once, fired, running
 from support.published_language_model import built_language_model
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200), pytest.mark.asyncio(loop_scope="module")]
@@ -136,6 +144,33 @@ async def test_it_counts_the_tokens_that_scaling_goes_by(replica: Replica) -> No
     assert first[2] < second[2] < 400
     assert seen[-1].running == 0
     assert seen[-1].cache_used is not None
+
+
+async def test_rules_and_dashboards_name_only_what_it_exports(replica: Replica) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+        page = (await client.get(f"http://{HOST}:{replica.port}/metrics")).text
+    named = re.compile(r"vllm:[a-z_]+")
+    texts = [text for _, text in expressions("vllm:", {})] + [RULES.read_text()]
+    asked = {name for text in texts for name in named.findall(text)}
+    assert len(asked) > 12
+    assert asked <= set(re.findall(r"^vllm:[a-z_]+", page, re.MULTILINE))
+
+
+async def test_an_alarm_says_that_its_tokens_are_late(replica: Replica, tmp_path: Path) -> None:
+    """The objective is one that no server keeps. A rate needs two readings with requests between them."""
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+    exposed.remember(Key("models", "chat"), {}, {"objective": {"tokens": {"ttftMilliseconds": 0.001}}})
+    scraped = {"targets": [f"{HOST}:{replica.port}"],
+               "labels": {"namespace": "models", "optimisedmodel": "chat", "pod": "a"}}
+    async with (serving(metrics_app(registry), 0) as ours,
+                running(tmp_path, [scraped, {"targets": [f"{HOST}:{ours}"]}], [at_once(tmp_path)]) as url,
+                ProbeClient(deadline=120) as prober, httpx.AsyncClient(trust_env=False) as http):
+        async def it_fires() -> bool:
+            await prober.complete(HOST, "chat", make_prompt(time.monotonic_ns() % 1000), replica.port)
+            return ("TokensLate", "chat") in await fired(http, url)
+
+        await eventually(it_fires)
 
 
 async def test_the_activator_passes_its_stream_on_token_by_token(replica: Replica) -> None:

@@ -95,7 +95,16 @@ def test_the_objective_has_its_quantile_as_triton_writes_it(latency: dict[str, o
     assert series({"objective": {"latency": latency}}) == {(OBJECTIVE, quantile): 0.02}
 
 
+def test_an_objective_of_tokens_has_a_series_for_each_of_its_times() -> None:
+    first, further = "enginewright_objective_first_token_seconds", "enginewright_objective_token_seconds"
+    asked: dict[str, object] = {"ttftMilliseconds": 400, "tpotMilliseconds": 50, "percentile": 95}
+    assert series({"objective": {"tokens": asked}}) == {(first, "0.95"): 0.4, (further, "0.95"): 0.05}
+    assert series({"objective": {"tokens": {"ttftMilliseconds": 400}}}) == {(first, "0.99"): 0.4}
+
+
 @pytest.mark.parametrize("spec", [
+    {"objective": {"tokens": {"tpotMilliseconds": 50}}}, {"objective": {"tokens": {"ttftMilliseconds": "400"}}},
+    {"objective": {"tokens": {"ttftMilliseconds": 400, "percentile": True}}}, {"objective": {"tokens": 5}},
     {}, {"objective": {"throughput": 5}}, {"objective": "fast"}, {"objective": {"latency": 20}},
     {"objective": {"latency": {"milliseconds": "20"}}}, {"objective": {"latency": {"milliseconds": True}}},
     {"objective": {"latency": {"milliseconds": 20, "percentile": "99"}}},

@@ -36,8 +36,10 @@ from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement, pinned
 from enginewright.core.published import published
 from enginewright.core.request import STORE_PATH, captures_folder, queue_request, server_image, store_folder
+from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec import Spec
 from enginewright.core.spec.base import in_bucket
+from enginewright.core.spec.tasks import generates
 from enginewright.core.spot import on_spot
 
 # Raised when what a revision is changes for the same spec, so that an upgrade rolls on purpose only.
@@ -105,7 +107,8 @@ def deployment(owner: Owner, spec: Spec, record: EngineRecord, placement: Placem
     if owner.fleet:
         extra[labels.FLEET] = owner.fleet
     template = {
-        "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra},
+        "metadata": {"labels": {**labels.common(owner.name, labels.COMPONENT_SERVER), **extra,
+                                **({labels.SERVER: VLLM.program[0]} if generates(spec) else {})},
                      "annotations": {labels.FINGERPRINT_FULL: fingerprint}},
         "spec": _pod(owner, spec, record, placement, config, revision, captures),
     }
