@@ -9,11 +9,14 @@ unexport PYTHONDONTWRITEBYTECODE
 ##@ Try it
 
 comma := ,
-.PHONY: demo demo-clean
+.PHONY: demo demo-llm demo-clean
 demo: venv deps ## A real model, optimised and served on a local Kubernetes node (15 min cold, 3 min warm)
 	PYTHONPATH=hack $(VENV)/bin/python -m demo
 
-demo-clean: venv ## Remove everything that the demo made
+demo-llm: venv deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled
+	PYTHONPATH=hack:builders $(VENV)/bin/python -m demo.llm
+
+demo-clean: venv ## Remove everything that the demos made
 	PYTHONPATH=hack $(VENV)/bin/python -m demo --clean
 
 ##@ Check

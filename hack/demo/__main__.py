@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,10 +21,13 @@ from enginewright.plugin.screen import lines
 from enginewright.plugin.words import explain as explained
 
 NAMESPACE = "enginewright-demo"
+LANGUAGE_MODELS = "enginewright-demo-llm"  # of make demo-llm
 SYSTEM_NAMESPACE = "enginewright-system"
 MODEL = "minilm"
 OUTPUT = ROOT / "build" / "demo"
 ALL_IMAGES = ("operator", "builder", "server")
+IN_IMAGE = {"builder": "PyTorch, ONNX Runtime", "server": "Triton", "server-vllm": "vLLM"}
+IN_CHART = {"server-vllm": "serverVllm"}
 # Registries of this machine: they speak plain HTTP, as container runtimes expect of them.
 LOOPBACK = ("localhost", "127.0.0.1")
 CLUSTERS = {"local": "Kubernetes: a real node on this machine", "kind": "Kubernetes: a cluster of kind's",
@@ -34,7 +38,8 @@ console = Console(highlight=False, soft_wrap=True)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
-    parser.add_argument("--clean", action="store_true", help="remove the demo, and its cluster unless CLUSTER=existing")
+    parser.add_argument("--clean", action="store_true", help="remove the demos, and their cluster "
+                                                              "unless CLUSTER=existing")
     arguments = parser.parse_args()
     try:
         if arguments.clean:
@@ -52,9 +57,7 @@ def demonstrate() -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
         with summary.timed("cluster"):
-            registry_to_push_to()  # before anything is started
-            say(CLUSTERS.get(os.environ.get("CLUSTER", ""), CLUSTERS["local"]))
-            run(CLUSTER, "up", quiet=False, timeout=1800)
+            start_cluster()
         kube = Kube.of_cluster()
         with summary.timed("images"):
             images = load_images()
@@ -73,6 +76,12 @@ def demonstrate() -> None:
                         + "; ".join(f"{load}: {message}" for load, message in summary.errors.items()))
 
 
+def start_cluster() -> None:
+    registry_to_push_to()  # before anything is started
+    say(CLUSTERS.get(os.environ.get("CLUSTER", ""), CLUSTERS["local"]))
+    run(CLUSTER, "up", quiet=False, timeout=1800)
+
+
 def next_steps() -> str:
     """What to paste into a shell in the repository's root, and where to read on."""
     chosen = f"CLUSTER={found} " if (found := os.environ.get("CLUSTER")) else ""
@@ -86,16 +95,17 @@ def say(text: str) -> None:
     console.print(f"[bold]▸ {text}[/]", markup=True)
 
 
-def load_images() -> dict[str, str]:
+def load_images(names: Sequence[str] = ALL_IMAGES) -> dict[str, str]:
     """Builds what changed and gives it to the cluster; returns image references by name."""
-    say("Images: operator, builder (PyTorch, ONNX Runtime), server (Triton)")
+    say(f"Images: {', '.join(f'{name} ({IN_IMAGE[name]})' if name in IN_IMAGE else name for name in names)}")
     if registry := registry_to_push_to():
         options = ("--insecure",) if registry.startswith(LOOPBACK) else ()
-        pushed: dict[str, str] = json.loads(run(IMAGES, "push", registry, *options, quiet=False, timeout=1800))
+        pushed: dict[str, str] = json.loads(run(IMAGES, "push", registry, *options, *names, quiet=False,
+                                                timeout=1800))
         return pushed
-    built = json.loads(run(IMAGES, "build", "--json", *ALL_IMAGES, quiet=False, timeout=1800))
-    run(CLUSTER, "load-image", *(built[name]["archive"] for name in ALL_IMAGES), quiet=False, timeout=900)
-    return {name: built[name]["reference"] for name in ALL_IMAGES}
+    built = json.loads(run(IMAGES, "build", "--json", *names, quiet=False, timeout=1800))
+    run(CLUSTER, "load-image", *(built[name]["archive"] for name in names), quiet=False, timeout=900)
+    return {name: built[name]["reference"] for name in names}
 
 
 def registry_to_push_to() -> str:
@@ -111,7 +121,7 @@ def registry_to_push_to() -> str:
 
 def install(kube: Kube, images: dict[str, str]) -> None:
     say("Operator: helm upgrade --install enginewright")
-    values = {"images": {name: {"reference": images[name]} for name in ALL_IMAGES},
+    values = {"images": {IN_CHART.get(name, name): {"reference": image} for name, image in images.items()},
               "config": {"proveInServerImage": True}}
     kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, ROOT / "charts" / "enginewright", values)
 
@@ -191,11 +201,11 @@ def fetch_report(kube: Kube, image: str) -> None:
     (OUTPUT / "explain.txt").write_text("\n".join(lines(explained(model, datetime.now(UTC)))) + "\n")
 
 
-def remove_model(kube: Kube) -> None:
+def remove_model(kube: Kube, namespace: str = NAMESPACE) -> None:
     """Starts from nothing: the namespace of an earlier demo, its volumes and all."""
-    kube.remove_namespace(NAMESPACE)
+    kube.remove_namespace(namespace)
     for claim in ("models", "enginewright-store"):
-        run(CLUSTER, "volume", "delete", NAMESPACE, claim)
+        run(CLUSTER, "volume", "delete", namespace, claim)
 
 
 def clean() -> None:
@@ -204,6 +214,7 @@ def clean() -> None:
         return
     kube = Kube.of_cluster()
     remove_model(kube)
+    remove_model(kube, LANGUAGE_MODELS)
     kube.uninstall("enginewright", SYSTEM_NAMESPACE)
     kube("delete", "crd", MODELS, "--ignore-not-found")
 

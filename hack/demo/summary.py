@@ -16,8 +16,29 @@ from rich.table import Table
 
 
 @dataclass
-class Summary:
-    """Field names are the file's; ``seconds`` are wall-clock."""
+class Timed:
+    """``seconds`` of each step are wall-clock."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[step] = round(time.monotonic() - started, 2)
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
+        temporary.replace(path)
+
+
+@dataclass
+class Summary(Timed):
+    """Field names are the file's."""
 
     ready: bool = False
     backend: str = ""
@@ -29,27 +50,12 @@ class Summary:
     errors: dict[str, str] = field(default_factory=dict)
     peak_replicas: int = 0
     final_replicas: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def timed(self, step: str) -> Iterator[None]:
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[step] = round(time.monotonic() - started, 2)
 
     def add_load(self, load: str, result: dict[str, Any]) -> None:
         self.requests += int(result["requests"])
         self.failed_requests += int(result["failed"])
         for kind, count in result["errors"].items():
             self.errors[f"{load}: {count} {kind}"] = result["messages"].get(kind, "")
-
-    def write(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(dataclasses.asdict(self), indent=2) + "\n")
-        temporary.replace(path)
 
     def show(self, console: Console) -> None:
         table = Table(title="What was measured", show_header=False, title_justify="left")

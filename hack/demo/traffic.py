@@ -9,11 +9,12 @@ from typing import Any
 from demo.shell import Kube, StepError
 
 
-def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str], deadline: int = 600) -> None:
+def start(kube: Kube, namespace: str, name: str, image: str, arguments: list[str], deadline: int = 600,
+          program: str = "enginewright_builder.load") -> None:
     """Starts a load Job that ends after ``deadline`` seconds at the latest; ``arguments`` go to
-    ``python3 -m enginewright_builder.load``."""
+    ``python3 -m program``."""
     kube("delete", "job", name, "-n", namespace, "--ignore-not-found", "--wait=true")
-    job = _job(namespace, name, image, arguments)
+    job = _job(namespace, name, image, [program, *arguments])
     job["spec"]["activeDeadlineSeconds"] = deadline
     kube("apply", "-f", "-", stdin=json.dumps(job))
 
@@ -60,7 +61,7 @@ def finish(kube: Kube, namespace: str, name: str, timeout: float) -> dict[str, A
 def _job(namespace: str, name: str, image: str, arguments: list[str]) -> dict[str, Any]:
     container = {
         "name": "load", "image": image, "imagePullPolicy": "IfNotPresent",
-        "command": ["python3", "-m", "enginewright_builder.load", *arguments],
+        "command": ["python3", "-m", *arguments],
         # Without a share of its own it stands still for seconds while the node is busy, and measures that.
         "resources": {"requests": {"cpu": "100m"}},
         "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,

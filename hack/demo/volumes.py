@@ -18,14 +18,14 @@ _LOADER = "volume-loader-{}"
 
 def fill(kube: Kube, namespace: str, claim: str, image: str, trees: dict[str, Path]) -> None:
     """Copies each local tree to ``/<name>`` on ``claim``."""
-    with _mounted(kube, namespace, claim, image) as pod:
+    with mounted(kube, namespace, claim, image) as pod:
         kube("exec", "-i", "-n", namespace, pod, "--", "tar", "-xf", "-", "-C", "/data", stdin=_tar(trees))
 
 
 def read(kube: Kube, namespace: str, claim: str, image: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """The content of the first file of each name, at most one folder below the root of ``claim``."""
     found = {}
-    with _mounted(kube, namespace, claim, image) as pod:
+    with mounted(kube, namespace, claim, image) as pod:
         for name in names:
             command = f"cat $(ls -d /data/*/{name} | head -n 1)"
             found[name] = kube("exec", "-n", namespace, pod, "--", "sh", "-c", command).encode()
@@ -34,14 +34,14 @@ def read(kube: Kube, namespace: str, claim: str, image: str, names: tuple[str, .
 
 def copy(kube: Kube, namespace: str, claim: str, image: str, target: Path) -> None:
     """Copies all that lies on ``claim`` into the folder ``target``."""
-    with _mounted(kube, namespace, claim, image) as pod:
+    with mounted(kube, namespace, claim, image) as pod:
         packed = kube("exec", "-n", namespace, pod, "--", "sh", "-c", "tar -czf - -C /data . | base64")
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
         archive.extractall(target, filter="data")
 
 
 @contextlib.contextmanager
-def _mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str]:
+def mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str]:
     """Name of a pod that mounts ``claim`` for as long as the block runs; it goes in any case, and nothing waits for
     that."""
     pod = _LOADER.format(claim)

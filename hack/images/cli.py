@@ -162,6 +162,9 @@ def _require(*programs: str) -> None:
         raise BuildError("building images needs root; `docker build` does too, see builders/images/Containerfile")
 
 
+_NAMES_HELP = f"of {', '.join(ALL)}; default {', '.join(NAMES)}"
+
+
 def _cache() -> Path:
     return cache_dir() / "images"
 
@@ -188,8 +191,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def verb(name: str, help_text: str) -> argparse.ArgumentParser:
         added = verbs.add_parser(name, help=help_text, description=help_text)
-        added.add_argument("names", nargs="*", type=_name, metavar="NAME",
-                           help=f"of {', '.join(ALL)}; default {', '.join(NAMES)}")
+        added.add_argument("names", nargs="*", type=_name, metavar="NAME", help=_NAMES_HELP)
         return added
 
     building = verb("build", "build what changed")
@@ -204,6 +206,8 @@ def _parser() -> argparse.ArgumentParser:
     pushing = verbs.add_parser("push", help="build, push to a registry, print the references there")
     pushing.add_argument("registry", help="host[:port][/path]")
     pushing.add_argument("--insecure", action="store_true", help="do not verify the registry's certificate")
-    pushing.set_defaults(run=lambda given: _print(push(given.registry, NAMES, verify_tls=not given.insecure)))
+    pushing.add_argument("names", nargs="*", type=_name, metavar="NAME", help=_NAMES_HELP)
+    pushing.set_defaults(run=lambda given: _print(push(given.registry, given.names or NAMES,
+                                                       verify_tls=not given.insecure)))
     verbs.add_parser("clean", help="remove all images, archives and caches").set_defaults(run=lambda _: clean())
     return parser

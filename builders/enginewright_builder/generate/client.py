@@ -40,14 +40,16 @@ class Ask:
 
 
 class Client:
-    """An async context manager. ``limit_seconds`` is for a whole answer; at most ``connections`` are open."""
+    """An async context manager. ``limit_seconds`` is for a whole answer; at most ``connections`` are open.
+    ``keep_connections``: a Service picks a replica for each connection, not for each request."""
 
     def __init__(self, url: str, *, model: str = SERVED_NAME, limit_seconds: float = 300.0,
-                 connections: int = 1024) -> None:
+                 connections: int = 1024, keep_connections: bool = True) -> None:
         self.url, self.model, self.limit_seconds = url, model, limit_seconds
         self._http = httpx.AsyncClient(
             base_url=url, trust_env=False, timeout=httpx.Timeout(limit_seconds, connect=CONNECT_SECONDS),
-            limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections))
+            limits=httpx.Limits(max_connections=connections,
+                                max_keepalive_connections=connections if keep_connections else 0))
 
     async def __aenter__(self) -> Self:
         return self

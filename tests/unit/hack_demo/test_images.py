@@ -42,7 +42,13 @@ def test_an_existing_cluster_pulls_from_a_registry(registry: str, options: tuple
     monkeypatch.setenv("CLUSTER", "existing")
     monkeypatch.setenv("IMAGE_REGISTRY", registry)
     assert demo.load_images()["operator"] == f"{registry}/enginewright-operator:1"
-    assert calls == [(IMAGES, "push", registry, *options)]
+    assert calls == [(IMAGES, "push", registry, *options, *demo.ALL_IMAGES)]
+
+
+def test_more_images_travel_the_same_way(calls: list[tuple[Any, ...]]) -> None:
+    demo.load_images(("operator", "server"))
+    assert calls == [(IMAGES, "build", "--json", "operator", "server"),
+                     (CLUSTER, "load-image", "/operator.tar", "/server.tar")]
 
 
 def test_without_a_registry_nothing_is_started(calls: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,169 @@
+"""``make demo-llm``: a language model built, held against the source, served, asked in chat and scaled."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo import __main__ as demo
+from demo import language_model, traffic, volumes, watch
+from demo.scaling import ReplicaWatch
+from demo.shell import CLUSTER, ROOT, Kube, StepError, run
+from demo.summary import Timed
+
+NAMESPACE, MODEL, SOURCE = demo.LANGUAGE_MODELS, "assistant", "smollm2"
+OUTPUT = ROOT / "build" / "demo-llm"
+IMAGES = (*demo.ALL_IMAGES, "server-vllm")
+CLAIMS = (("models", "2Gi"), ("enginewright-store", "4Gi"))
+QUESTION = "What is the capital of France? Answer in one short sentence."
+# More than one replica of two cores does, by the figures of any build there.
+AT_ONCE = 96
+console = demo.console
+
+
+@dataclass
+class Summary(Timed):
+    """Field names are the file's; times of tokens are what the load's clients saw, through the Service."""
+
+    ready: bool = False
+    server: str = ""
+    precision: str = ""
+    agreement: dict[str, float] = field(default_factory=dict)
+    requests: int = 0
+    failed_requests: int = 0
+    cut_streams: int = 0
+    ttft_p50_ms: float = 0.0
+    ttft_p99_ms: float = 0.0
+    tokens_per_s: float = 0.0
+    peak_replicas: int = 0
+    final_replicas: int = 0
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def add_load(self, load: str, result: Mapping[str, Any]) -> None:
+        self.requests += int(result["requests"])
+        self.failed_requests += int(result["failed"])
+        self.cut_streams += int(result["cut_streams"])
+        self.errors.update({f"{load}: {kind}": message for kind, message in result["messages"].items()})
+
+
+def main() -> int:
+    argparse.ArgumentParser(prog="demo-llm", description=__doc__).parse_args()
+    try:
+        demonstrate()
+    except StepError as failure:
+        console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
+        return 1
+    return 0
+
+
+def demonstrate() -> None:
+    summary = Summary()
+    try:
+        kube, images = cluster(summary)
+        prepare(kube, images["operator"])
+        build_and_wait(kube, summary)
+        judge(kube, images["operator"], summary)
+        chat(kube, images["server-vllm"], summary)
+        scale_up_and_down(kube, images["builder"], summary)
+    finally:
+        summary.write(OUTPUT / "summary.json")
+    console.print_json(json.dumps(dataclasses.asdict(summary)))
+    console.print(f"report  {OUTPUT / 'report.html'}\nnext    docs/how-to/language-models.md")
+    if summary.failed_requests:
+        raise StepError(f"{summary.failed_requests} requests failed: {summary.errors}")
+
+
+def cluster(summary: Summary) -> tuple[Kube, dict[str, str]]:
+    with summary.timed("cluster"):
+        demo.start_cluster()
+    kube = Kube.of_cluster()
+    with summary.timed("images"):
+        images = demo.load_images(IMAGES)
+    demo.install(kube, images)
+    return kube, images
+
+
+def prepare(kube: Kube, image: str) -> None:
+    demo.say("Model: SmolLM2-135M-Instruct and 20 prompts onto a volume")
+    demo.remove_model(kube, NAMESPACE)
+    kube.make_namespace(NAMESPACE)
+    for claim, size in CLAIMS:
+        run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
+    volumes.fill(kube, NAMESPACE, "models", image, {
+        SOURCE: language_model.source(), "prompts": language_model.prompts(OUTPUT / "prompts")})
+
+
+def build_and_wait(kube: Kube, summary: Summary) -> None:
+    demo.say("kubectl apply -f hack/demo/assistant.yaml")
+    with summary.timed("ready"):
+        with summary.timed("build"):
+            kube("apply", "-f", str(Path(__file__).with_name("assistant.yaml")))
+            watch.wait_for(kube, NAMESPACE, MODEL, "EngineBuilt", timeout=900)
+        model = watch.wait_for(kube, NAMESPACE, MODEL, "Ready", timeout=420)
+    engine = model["status"]["engine"]
+    summary.ready, summary.server, summary.precision = True, engine["backend"], engine["precision"]
+    for candidate in model["status"].get("candidates", []):
+        console.print(f"  {candidate['name']:<36} {candidate['verdict']:<16} {candidate.get('reason', '')}")
+    console.print(kube("get", "om", "-n", NAMESPACE).rstrip())
+
+
+def judge(kube: Kube, image: str, summary: Summary) -> None:
+    """What the gate found, from the report in the engine store."""
+    found = volumes.read(kube, NAMESPACE, "enginewright-store", image, ("build-report.json", "report.html"))
+    for name, content in found.items():
+        (OUTPUT / name).write_bytes(content)
+    report = json.loads(found["build-report.json"])
+    reference, shipped = report["trials"][0], report["serving"]
+    summary.agreement = {"value": 1 - shipped["gate"]["disagreement"]["value"],
+                         "noise_floor": 1 - reference["judgement"]["disagreement"]["value"],
+                         "tolerance": shipped["tolerance"]}
+
+
+def chat(kube: Kube, image: str, summary: Summary) -> None:
+    demo.say(f"Chat, by OpenAI's client: {QUESTION}")
+    with summary.timed("chat"):
+        console.print(f"  {language_model.asked(kube, NAMESPACE, image, MODEL, QUESTION)}")
+
+
+def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
+    demo.say("Load until it scales up, then quiet until it scales down")
+    replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
+    # Each request opens a connection. By the Service's name each would also ask DNS, which is no part of the figures.
+    service = kube.json("get", "service", MODEL, "-n", NAMESPACE)["spec"]["clusterIP"]
+    target = ["--url", f"http://{service}:8000", "--model", MODEL, "--json",
+              "--jsonl", "/models/prompts/prompts.jsonl"]
+    _start(kube, "trickle", image, [*target, "--rate", "0.2", "--seconds", "900"])
+    with summary.timed("scale_up"):
+        _start(kube, "surge", image, [*target, "--closed", str(AT_ONCE), "--seconds", "600"])
+        replicas.until("up", 2, timeout=420)
+    time.sleep(20)  # what two replicas serve is part of the figures
+    surge = _ended(kube, "surge", summary)
+    summary.ttft_p50_ms, summary.ttft_p99_ms = surge["ttft_ms"]["p50"], surge["ttft_ms"]["p99"]
+    summary.tokens_per_s = surge["output_rate"]
+    with summary.timed("scale_down"):
+        replicas.until("down", 1, timeout=240)
+    _ended(kube, "trickle", summary)
+    summary.peak_replicas, summary.final_replicas = replicas.peak, replicas.look()[0]
+
+
+def _start(kube: Kube, name: str, image: str, arguments: Sequence[str]) -> None:
+    traffic.start(kube, NAMESPACE, name, image, list(arguments), deadline=1200, program=language_model.LOAD)
+
+
+def _ended(kube: Kube, name: str, summary: Summary) -> dict[str, Any]:
+    """What is in flight is answered first, and each stream takes a while here."""
+    traffic.stop(kube, NAMESPACE, name)
+    result = traffic.finish(kube, NAMESPACE, name, timeout=240)
+    summary.add_load(name, result)
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())
