@@ -27,6 +27,11 @@ POLL_SECONDS = 0.2
 READY_SECONDS = 300.0
 # A stopping server ends its streams first, and nothing is in flight when a build stops one.
 STOP_SECONDS = 5.0
+# How long it keeps an idle connection: longer than a build's client, so that it closes none while a request is on its
+# way. vLLM's own 5 s are as long as that client's.
+IDLE_SECONDS = 600
+# One process of vLLM's sends all streams and answers this: on a busy machine it may be late.
+ANSWER_SECONDS = 120.0
 SERVED_NAME = "model"
 # How many of the largest log-probabilities a server may be asked for.
 LOGPROBS = 20
@@ -79,7 +84,8 @@ class Vllm(ABC):
         return f"http://{self._address}"
 
     async def metrics(self) -> str:
-        return (await self._client.get("/metrics")).raise_for_status().text
+        """Raises :class:`TransientError` ``ServerUnavailable``."""
+        return (await self._get("/metrics")).text
 
     @abstractmethod
     async def memory_bytes(self) -> int:
@@ -102,7 +108,7 @@ class Vllm(ABC):
     def variables(self) -> dict[str, str]:
         """Of its environment, whatever else is there."""
         return {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1",
-                **self.arguments.environment()}
+                "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": str(IDLE_SECONDS), **self.arguments.environment()}
 
     @abstractmethod
     async def _begin(self, port: int) -> None:
@@ -125,7 +131,7 @@ class Vllm(ABC):
         self._address = f"{HOST}:{port}"
         began = time.monotonic()
         await self._begin(port)
-        self._http = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=10.0)
+        self._http = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=ANSWER_SECONDS)
         while not await self._ready():
             if (status := self._status()) is not None:  # its port may be another server's
                 raise self._failure(f"vLLM ended with status {status}")
@@ -133,7 +139,14 @@ class Vllm(ABC):
                 raise self._failure(f"vLLM was not ready within {self.ready_seconds:.0f} s")
             await asyncio.sleep(POLL_SECONDS)
         self.start_seconds = time.monotonic() - began
-        self.version = str((await self._client.get("/version")).raise_for_status().json()["version"])
+        self.version = str((await self._get("/version")).json()["version"])
+
+    async def _get(self, path: str) -> httpx.Response:
+        try:
+            return (await self._client.get(path)).raise_for_status()
+        except httpx.HTTPError as error:
+            raise TransientError("ServerUnavailable", f"the server at {self.http_url} does not answer {path}: "
+                                 f"{type(error).__name__}", remedy="read the server's own log") from error
 
     async def _ready(self) -> bool:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from enginewright_builder.errors import TransientError, UserError
@@ -53,6 +54,19 @@ async def test_it_is_ready_says_its_version_and_leaves_no_process(program: Calla
     assert process.living(group) == []
     assert not server.log_file.exists()
     await server.stop()  # once more
+
+
+async def test_a_server_without_metrics_may_be_asked_again(program: Callable[[str], int], tmp_path: Path) -> None:
+    program(ANSWERS.replace('self.send_response(', 'self.path == "/metrics" and sys.exit(); self.send_response('))
+    async with VllmServer(tmp_path, ServerArguments()) as server:
+        with pytest.raises(TransientError, match="does not answer /metrics: ") as caught:
+            await server.metrics()
+    assert caught.value.reason == "ServerUnavailable"
+
+
+def test_a_server_keeps_connections_for_longer_than_clients_do(tmp_path: Path) -> None:
+    variables = VllmServer(tmp_path, ServerArguments()).variables()
+    assert float(variables["VLLM_HTTP_TIMEOUT_KEEP_ALIVE"]) > (httpx.Limits().keepalive_expiry or 0)
 
 
 @pytest.mark.parametrize(("text", "kind", "reason", "said"), [
