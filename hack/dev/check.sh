@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Runs every check, and ends with a table of times and pytest's own summaries.
 #
-# Two rows of steps run side by side: end-to-end tests, which mostly wait for a node, and all that needs none. The second
-# row gives way: its output goes to build/test alone, and what only computes has a lower priority. Each row runs one step
-# at a time, cheapest first. Every step runs even when another fails, so that one run shows all there is to mend; only
+# Three rows of steps run side by side: end-to-end tests, which mostly wait for a node; tests that mostly wait for a
+# tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their output goes to build/test
+# alone, and what only computes has a lower priority. Each row runs one step at a time, cheapest first. Every step runs even when another fails, so that one run shows all there is to mend; only
 # without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
@@ -12,10 +12,11 @@ cd "$REPO_ROOT" || exit 1
 logs="$REPO_ROOT/build/test"
 rm -rf "$logs"
 mkdir -p "$logs"
-table="$logs/table.txt" # step, seconds, result: both rows write it
+table="$logs/table.txt" # step, seconds, result: all rows write it
 : >"$table"
 exec 3>&1 # where output is shown
-beside="" # the second row's process group
+beside=() # process groups of the rows that are not shown
+shown=1
 
 # step NAME COMMAND…: runs it with its output shown and kept, notes time and result.
 step() {
@@ -25,7 +26,7 @@ step() {
   "$@" 2>&1 | tee "$logs/$name.log" >&3 || result=FAILED
   seconds="$(awk -v a="$began" -v b="$EPOCHREALTIME" 'BEGIN { printf "%.1f", b - a }')"
   note "$name" "$seconds" "$result"
-  [[ -z "$beside" ]] || say "$name: $result after $seconds s"
+  ((shown)) || say "$name: $result after $seconds s"
 }
 
 note() {
@@ -53,7 +54,8 @@ end_to_end() {
   fi
 }
 
-without_a_node() {
+# All that starts no server of a model.
+the_others() {
   step lint "${gently[@]}" "$VENV/bin/ruff" check .
   step types "${gently[@]}" "$VENV/bin/mypy"
   step imports "$VENV/bin/lint-imports" --no-logo
@@ -62,11 +64,15 @@ without_a_node() {
   # takes over some of what another has left.
   tests unit -n "$(nproc)" --dist worksteal -m "not triton and not integration" tests/unit tests/golden tests/security \
     tests/fuzz
-  tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
-  tests vllm -m vllm tests/integration/builder_vllm
   # Two files at a time, as by then the end-to-end tests are at their end. They hold leases, so they do not give way.
   local gently=()
   tests integration -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security
+}
+
+# One at a time: for most of its time such a test waits for a server to start, or measures for as long as it was given.
+with_servers() {
+  tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
+  tests vllm -m vllm tests/integration/builder_vllm
 }
 
 report() {
@@ -91,16 +97,38 @@ list_failures() {
   done <"$table"
 }
 
-# The second row, when the first is interrupted. pytest ends what it has started on an interrupt; where this script was
-# started in the background, which ignores interrupts, nothing but a termination ends it.
+# run_beside ROW: in a process group of its own, which an interrupt is passed on to.
+run_beside() {
+  set -m
+  (
+    exec 3>/dev/null
+    shown=0 gently=(nice -n 10)
+    "$1"
+  ) &
+  beside+=("$!")
+  set +m
+  trap end_beside EXIT
+}
+
+# The rows that are not shown, when the one that is shown is interrupted. pytest ends what it has started on an interrupt;
+# where this script was started in the background, which ignores interrupts, nothing but a termination ends it.
 end_beside() {
-  kill -INT -- "-$beside" 2>/dev/null || return 0
+  signal_beside INT || return 0
   for _ in {1..300}; do
-    kill -0 -- "-$beside" 2>/dev/null || return 0
+    signal_beside 0 || return 0
     sleep 0.1
   done
-  kill -TERM -- "-$beside" 2>/dev/null
+  signal_beside TERM
   wait
+}
+
+# signal_beside SIGNAL: false when no row is left to send it to.
+signal_beside() {
+  local group left=1
+  for group in "${beside[@]}"; do
+    kill "-$1" -- "-$group" 2>/dev/null && left=0
+  done
+  return "$left"
 }
 
 gently=()
@@ -114,22 +142,14 @@ step tensorflow hack/dev/tensorflow.sh
 step vllm-packages hack/dev/vllm.sh
 step smollm2 hack/dev/smollm2.sh
 step programs hack/cluster/cluster build  # by a test it would be within its time limit
+say "beside what is shown, into build/test: tests with servers of models"
+run_beside with_servers
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"
-  set -m # a process group of its own, which an interrupt is passed on to
-  (
-    exec 3>/dev/null
-    beside=own gently=(nice -n 10)
-    without_a_node
-  ) &
-  beside=$!
-  set +m
-  trap end_beside EXIT
+  run_beside the_others
   end_to_end
-  wait "$beside"
-  trap - EXIT
 else
-  without_a_node
+  the_others
   if [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
     warn "end-to-end tests must run here and cannot: $reason"
     note e2e - FAILED
@@ -138,6 +158,8 @@ else
     note e2e - "skipped: $reason"
   fi
 fi
+wait "${beside[@]}"
+trap - EXIT
 
 report
 ! failed

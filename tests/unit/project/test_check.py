@@ -94,18 +94,22 @@ def test_a_machine_that_cannot_run_a_node_is_said_or_is_a_failure(environment: d
     assert "test_old" not in end
 
 
-def test_end_to_end_tests_run_beside_those_that_need_no_node(copy: Path) -> None:
-    """Each of the two waits until the other has begun, and gives up in the end."""
+def test_end_to_end_tests_and_those_with_servers_run_beside_all_else(copy: Path) -> None:
+    """Each of the three waits until the others have begun, and gives up in the end."""
     stand_in(copy, "bin/pytest", """
-name=other; [[ "$*" != *tests/golden* ]] || name=unit; [[ "$*" != *tests/e2e* ]] || name=e2e
-case $name in unit) awaited=e2e;; e2e) awaited=unit;; *) awaited=other;; esac
+case "$*" in *"-m triton"*) name=triton;; *tests/golden*) name=unit;; *tests/e2e*) name=e2e;; *) name=other;; esac
 echo "$name speaks"; touch "began-$name"
-for _ in $(seq 600); do [[ ! -e "began-$awaited" ]] || { echo "3 passed in 0.10s"; exit 0; }; sleep 0.1; done
+[[ $name != other ]] || { echo "3 passed in 0.10s"; exit 0; }
+for _ in $(seq 600); do
+  [[ ! -e began-triton || ! -e began-unit || ! -e began-e2e ]] || { echo "3 passed in 0.10s"; exit 0; }
+  sleep 0.1
+done
 exit 1
 """)
     done, results, _ = check(copy)
     assert (done, results) == (0, dict.fromkeys(STEPS, "ok"))
-    assert "unit speaks" in (copy / "build/test/unit.log").read_text()
+    for name in ("unit", "triton"):
+        assert f"{name} speaks" in (copy / f"build/test/{name}.log").read_text()
 
 
 def test_of_what_runs_beside_them_the_result_alone_is_shown(copy: Path) -> None:
@@ -113,15 +117,18 @@ def test_of_what_runs_beside_them_the_result_alone_is_shown(copy: Path) -> None:
     said = run(copy).stdout
     assert "e2e speaks" in said
     assert "another speaks" not in said
-    for step in ("lint", "unit", "integration"):
+    for step in ("lint", "unit", "integration", "triton", "vllm"):
         assert f"==> {step}: ok after " in said
     assert "another speaks" in (copy / "build/test/unit.log").read_text()
 
 
 def test_who_interrupts_it_ends_what_runs_beside_as_well(copy: Path) -> None:
     stand_in(copy, "bin/pytest", """
-[[ "$*" != *tests/golden* ]] || { trap 'touch unit-ended; exit 1' INT; touch unit-began; while :; do sleep 0.1; done; }
-[[ "$*" != *tests/e2e* ]] || { until [[ -e unit-began ]]; do sleep 0.1; done; kill -TERM "$PPID"; exit 1; }
+case "$*" in *"-m triton"*) name=triton;; *tests/golden*) name=unit;; *) name=other;; esac
+[[ $name = other ]] || { trap 'touch $name-ended; exit 1' INT; touch $name-began; while :; do sleep 0.1; done; }
+[[ "$*" != *tests/e2e* ]] || { until [[ -e unit-began && -e triton-began ]]; do sleep 0.1; done
+                               kill -TERM "$PPID"; exit 1; }
 """)
     assert run(copy).returncode != 0
     assert (copy / "unit-ended").exists()
+    assert (copy / "triton-ended").exists()
