@@ -44,7 +44,7 @@ def run(copy: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", str(copy / "hack/dev/check.sh")], capture_output=True, text=True, check=False,
                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
                           env={"PATH": f"{copy / 'bin'}:{os.environ['PATH']}", "ENGINEWRIGHT_VENV": str(copy),
-                               **environment})
+                               "ENGINEWRIGHT_CACHE": str(copy / "cache"), **environment})
 
 
 def check(copy: Path, **environment: str) -> tuple[int, dict[str, str], str]:
