@@ -36,12 +36,12 @@ def test_what_the_real_command_published_is_raced_and_served(tmp_path: Path, mon
     monkeypatch.setattr(product, "WARMUP_SECONDS", 0.1)
     monkeypatch.setattr(product, "SERVED_BASELINES", {"eager": "eager-fp32"})
     small = Entry("small", "random", load, samples=400)
-    built = product.build(small, tmp_path, tmp_path / "product", "cpu", 20)
+    built = product.build(small, tmp_path, tmp_path / "product", "cpu", 60)
     found = run.benchmark(small, tmp_path, tmp_path / "model", tmp_path / "caches", DeviceRequest(), 300.0,
                           run.chosen_engines("fp32"), built.published)
     row = product.row(built, found) | product.serve(built, found.subject, tmp_path / "served", ())
     assert row["model"] == "small"
-    assert row["budget_s"] == 20
+    assert row["budget_s"] == 60
     assert row["build_s"] > 0
     assert set(row["shipped"]) == set(row["regret"]) == {1, 8}
     assert row["shipped"][1].startswith("onnxruntime")
