@@ -21,6 +21,7 @@ from enginewright_builder.contract import (
     MODEL_REPOSITORY,
     AccuracyRequest,
     BuildRequest,
+    CheckpointRequest,
     ContractError,
     DataRequest,
     DeviceRequest,
@@ -41,7 +42,7 @@ from enginewright_builder.system import nvidia_gpu
 
 INFER, GENERATE = "infer", "generate"
 # Options that say nothing of the other task.
-_OF_GENERATE = ("ttft_ms", "tpot_ms", "context")
+_OF_GENERATE = ("ttft_ms", "tpot_ms", "context", "checkpoint")
 _OF_INFER = ("format", "calibration", "metric", "task_metric", "labels", "task_tolerance", "task_output", "queries",
              "threshold", "group_by", "precision", "backend", "fallback", "max_batch_size", "latency_ms", "stop_when",
              "interface")
@@ -139,7 +140,16 @@ def _generate_request(options: argparse.Namespace, output: Path, name: str) -> B
         store_path=str(output), device=hand_device(options.accelerator),
         # By hand there is no image: the version of the server stands for it.
         runtime=RuntimeRequest(server_image=f"vllm {version()}", backends=(), python_runtimes=()),
-        generate=GenerateRequest(ttft_ms=options.ttft_ms, tpot_ms=options.tpot_ms, context_tokens=options.context))
+        generate=GenerateRequest(ttft_ms=options.ttft_ms, tpot_ms=options.tpot_ms, context_tokens=options.context,
+                                 checkpoints=tuple(map(_checkpoint, options.checkpoint))))
+
+
+def _checkpoint(word: str) -> CheckpointRequest:
+    """Raises :class:`ContractError`."""
+    name, equals, uri = word.partition("=")
+    if not (name and equals and uri):
+        raise ContractError(f"--checkpoint: got {word!r}, expected NAME=URI, such as awq=path/to/folder")
+    return CheckpointRequest(name=name, uri=uri)
 
 
 def _check_task(options: argparse.Namespace) -> None:
@@ -253,4 +263,7 @@ def _parser() -> argparse.ArgumentParser:
                           help="and time for each token after it")
     language.add_argument("--context", type=int, default=0, metavar="TOKENS",
                           help="longest prompt and answer together (default: the model's)")
+    language.add_argument("--checkpoint", action="append", default=[], metavar="NAME=URI",
+                          help="other weights of the same model, such as quantised ones, which compete with the "
+                               "source's; may be given up to 8 times")
     return parser

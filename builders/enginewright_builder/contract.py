@@ -281,14 +281,25 @@ class ObjectiveRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckpointRequest:
+    """Other weights of a language model, such as quantised ones, which compete with the source's. ``digest`` is as a
+    source's."""
+
+    name: str
+    uri: str
+    digest: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class GenerateRequest:
     """What only language models have. ``ttft_ms`` is the time until the first token, ``tpot_ms`` that for each token
     after it, both at the objective's percentile; 0 means not asked for. ``context_tokens`` is the longest prompt and
-    answer together, 0 for what the model was made for."""
+    answer together, 0 for what the model was made for. No two of ``checkpoints`` have the same name."""
 
     ttft_ms: float = 0.0
     tpot_ms: float = 0.0
     context_tokens: int = 0
+    checkpoints: tuple[CheckpointRequest, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -420,10 +431,7 @@ class BuildRequest:
             del body["keep_reference"]
         if not self.rebuild:
             del body["rebuild"]
-        del body["source"]["uri"]
-        for holder, key in (("engine", "calibration"), ("accuracy", "evaluation")):
-            if body[holder][key] is not None:
-                del body[holder][key]["uri"]
+        _forget_uris(body)
         body["fingerprint_version"] = FINGERPRINT_VERSION
         return hashlib.sha256(canonical(body).encode()).hexdigest()
 
@@ -433,7 +441,17 @@ class BuildRequest:
             digests["engine.calibration"] = self.engine.calibration.digest
         if self.accuracy.evaluation is not None:
             digests["accuracy.evaluation"] = self.accuracy.evaluation.digest
+        for checkpoint in self.generate.checkpoints if self.generate else ():
+            digests[f"generate.checkpoints {checkpoint.name}"] = checkpoint.digest
         return digests
+
+
+def _forget_uris(request: dict[str, Any]) -> None:
+    read = [request["source"], request["engine"]["calibration"], request["accuracy"]["evaluation"],
+            *request.get("generate", {}).get("checkpoints", ())]
+    for one in read:
+        if one is not None:
+            del one["uri"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -649,7 +667,8 @@ class GenerateSummary:
     against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
     for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
     the server's command line, after the model's folder; ``environment`` has the variables that it was proven with.
-    ``work`` is of the load of ``tokens``; None in records of older builders."""
+    ``work`` is of the load of ``tokens``; None in records of older builders. ``checkpoint`` names that of the
+    request whose files were published; empty where they are the source's."""
 
     name: str
     precision: str
@@ -671,6 +690,7 @@ class GenerateSummary:
     size_bytes: int
     memory_bytes: int = 0
     work: TokenWork | None = None
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -723,13 +743,16 @@ class QueueRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedSource:
-    """What the resolve step found: content digests and what the source is, before any device is used."""
+    """What the resolve step found: content digests and what the source is, before any device is used.
+    ``checkpoint_digests`` are by the checkpoints' names."""
 
     digest: str
     format: str
     size_bytes: int
     evaluation_digest: str = ""
     calibration_digest: str = ""
+    # Not hashed, as no mapping is: equality reads it.
+    checkpoint_digests: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -953,7 +976,8 @@ _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
-    "EngineSummary": ("task", "groups", "p999_ms", "requests"), "GenerateSummary": ("work",),
+    "EngineSummary": ("task", "groups", "p999_ms", "requests"), "GenerateSummary": ("work", "checkpoint"),
+    "GenerateRequest": ("checkpoints",), "ResolvedSource": ("checkpoint_digests",),
 }
 
 

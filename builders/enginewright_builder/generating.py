@@ -23,7 +23,7 @@ from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.evidence.content import hardware, in_words, versions
 from enginewright_builder.generate.ability import Ability, ability
 from enginewright_builder.generate.arguments import ServerArguments
-from enginewright_builder.generate.candidates import candidates, ground, reference
+from enginewright_builder.generate.candidates import candidates, ground, listed, reference
 from enginewright_builder.generate.competition import Result, candidates_of, settings_of
 from enginewright_builder.generate.figures import Objective
 from enginewright_builder.generate.gate import Judgement
@@ -41,7 +41,7 @@ from enginewright_builder.report.generation import GenerateReport, prompts
 from enginewright_builder.report.generation_page import write_generate_report
 from enginewright_builder.report.performance import device_class
 from enginewright_builder.sources.digest import sorted_files
-from enginewright_builder.sources.formats import PICKLE_SUFFIXES
+from enginewright_builder.sources.formats import PICKLE_SUFFIXES, size_bytes
 from enginewright_builder.steps import Budget, Steps, now
 from enginewright_builder.triton.repository import place
 
@@ -62,7 +62,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         read = _read(resolved)
     aim = _aim(request)
     bench = Bench(folder=resolved.model.path, asks=resolved.asks, aim=aim, tolerance=request.accuracy.tolerance,
-                  load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server)
+                  load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server,
+                  checkpoints={name: one.path for name, one in resolved.checkpoints.items()})
     result = run_on_time(_compete(bench, resolved, read, here, steps))
     document = serving(result, aim, request.accuracy.tolerance)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
@@ -71,7 +72,7 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
     with steps.step("publish", "writing the report and publishing"):
         staging = scratch / "staging"
         staging.mkdir()
-        _place_model(resolved.model.path, staging / LANGUAGE_MODEL_FOLDER)
+        _place_model(resolved.folder(document.checkpoint), staging / LANGUAGE_MODEL_FOLDER)
         write_serving(document, staging)
         (staging / SMOKE_FILE).write_text(smoke_file(result.known.records, result.shipped.smoke_tokens),
                                           encoding="utf-8")
@@ -84,8 +85,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
 async def _compete(bench: Bench, resolved: ResolvedModel, read: list[int], here: Ability, steps: Steps) -> Result:
     base = _ground(resolved, read, here)
     with steps.step("ladder", "serving the unquantised model") as report:
-        listed = candidates(resolved.model, here, base)
-        trials, known = await candidates_of(bench, reference(base), listed, report)
+        every = [*listed(resolved.checkpoints, base), *candidates(resolved.model, here, base)]
+        trials, known = await candidates_of(bench, reference(base), every, report)
     with steps.step("sweep", "trying settings of the server") as report:
         return await settings_of(bench, trials, known, longest=max(read), gpu=here.gpu, progress=report)
 
@@ -134,8 +135,9 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving, machi
         objective_met=document.load.meets, accuracy=accuracy, accuracy_low=accuracy_low,
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
         device=hardware(resolved.request.device, machine).device, device_class=devices, device_count=count,
-        load_seconds=round(document.start_seconds, 1), size_bytes=resolved.source.size_bytes,
-        memory_bytes=document.memory_bytes, work=work_of(result.shipped.points, document.load))
+        load_seconds=round(document.start_seconds, 1), size_bytes=size_bytes(resolved.folder(document.checkpoint)),
+        memory_bytes=document.memory_bytes, work=work_of(result.shipped.points, document.load),
+        checkpoint=document.checkpoint)
 
 
 def _agreement(judgement: Judgement) -> tuple[float, float]:
@@ -169,17 +171,19 @@ def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: lis
     return GenerateReport(
         model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
         command=command(request), source_uri=request.source.uri, source_digest=request.source.digest,
+        checkpoints=_wishes(request).checkpoints,
         architecture=resolved.model.architecture, context=resolved.model.context,
         prompts=prompts(read, [ask.max_tokens for ask in resolved.asks]), trials=result.trials,
         serving=serving(result, aim, request.accuracy.tolerance), default=result.default,
         gain=_gain(result),
         confirmed=result.confirmed, hardware=hardware(request.device, machine),
         versions=versions({"vllm": result.known.version}), steps=dict(steps.seconds),
-        notes=(*resolved.notes, *_notes(result, aim)))
+        notes=(*resolved.notes, *_notes(result, aim, _wishes(request))))
 
 
-def _notes(result: Result, aim: Aim) -> list[str]:
-    notes = []
+def _notes(result: Result, aim: Aim, wishes: GenerateRequest) -> list[str]:
+    notes = [f"The files that ship are those of checkpoint {one.name}, from {one.uri} ({one.digest})."
+             for one in wishes.checkpoints if one.name == result.shipped.checkpoint]
     if aim.asked and not result.shipped.best.meets:
         notes.append(f"No configuration kept the objective for {aim.percentile:g} % of the requests: the one with the "
                      "most requests a second that keep it ships.")
@@ -196,4 +200,4 @@ def command(request: BuildRequest) -> str:
         "--tolerance": f"{request.accuracy.tolerance:g}", "--ttft-ms": f"{wishes.ttft_ms:g}" if wishes.ttft_ms else "",
         "--tpot-ms": f"{wishes.tpot_ms:g}" if wishes.tpot_ms else "",
         "--context": str(wishes.context_tokens or ""), "--budget-seconds": str(request.engine.build_budget_seconds)}
-    return in_words(options)
+    return in_words(options, [word for one in wishes.checkpoints for word in ("--checkpoint", f"{one.name}={one.uri}")])

@@ -32,6 +32,8 @@ from enginewright_builder.pod import fits
 from enginewright_builder.triton import process
 
 WANTED = "wanted.json"
+# Beside the model's folder: other weights of it, each in a folder of its own.
+CHECKPOINTS = "checkpoints"
 MACHINE, STATE, LOG = "machine.json", "state.json", "log"
 # Of a log, its end: the first error lies above a traceback or two.
 LOG_BYTES = 256 << 10
@@ -50,9 +52,11 @@ _MAIN = "import sys\n\nfrom enginewright_builder.supervise import main\n\nsys.ex
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """``words`` follow the model's folder; None where nothing is to run. ``port`` is of the loopback."""
+    """``words`` follow the model's folder; None where nothing is to run. ``port`` is of the loopback. ``checkpoint``
+    names a folder in :data:`CHECKPOINTS` that is served in place of the model's."""
 
     id: str
+    checkpoint: str = ""
     words: tuple[str, ...] | None = None
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     port: int = 0
@@ -145,10 +149,13 @@ class Supervisor:
             self._say(status=0)
             return
         self._home = Path(tempfile.mkdtemp(prefix="enginewright-vllm-"))
-        words = [*self.command, str(self.model), *wanted.words, f"--host={HOST}", f"--port={wanted.port}"]
+        folder = self._folder(wanted.checkpoint)
+        words = [*self.command, str(folder), *wanted.words, f"--host={HOST}", f"--port={wanted.port}"]
         environment = {**os.environ, "HOME": str(self._home), **wanted.environment}
         log = str(self._home / LOG)
         try:
+            if folder is None:
+                raise FileNotFoundError(f"there is no checkpoint {wanted.checkpoint!r} beside the model")
             pid = os.posix_spawnp(words[0], words, environment, setsid=True, setsigmask=(), file_actions=(
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -157,6 +164,16 @@ class Supervisor:
             Path(log).write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
             self._status, pid = NOT_STARTED, 0
         self._say(pid=pid)
+
+    def _folder(self, checkpoint: str) -> Path | None:
+        """None unless ``checkpoint`` is one of those that lie beside the model: no name leads elsewhere."""
+        if not checkpoint:
+            return self.model
+        with contextlib.suppress(OSError):
+            for one in (self.model.parent / CHECKPOINTS).iterdir():
+                if one.name == checkpoint and one.is_dir() and not one.is_symlink():
+                    return one
+        return None
 
     def _measure(self) -> None:
         self._measure_at = time.monotonic() + MEASURE_SECONDS

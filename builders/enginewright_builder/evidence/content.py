@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +119,10 @@ def stated(document: Any) -> Any:
     return {name: stated(value) for name, (value, default) in values.items() if value != default}
 
 
-def in_words(options: Mapping[str, str]) -> str:
-    """The command with the options that have a value."""
+def in_words(options: Mapping[str, str], more: Sequence[str] = ()) -> str:
+    """The command with the options that have a value, and ``more`` words behind them."""
     words = ["enginewright-build", *(word for option, value in options.items() if value for word in (option, value))]
-    return f"{shlex.join(words)} --output DIR"
+    return f"{shlex.join([*words, *more])} --output DIR"
 
 
 def _beside(accuracy: AccuracyRequest) -> dict[str, str]:

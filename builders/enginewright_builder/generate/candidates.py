@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,12 +29,19 @@ _GIB = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """``unavailable`` says why this device cannot do it; empty if it can."""
+    """``unavailable`` says why this device cannot do it; empty if it can. ``checkpoint`` names whose files are served;
+    empty for the source's."""
 
     name: str
     precision: str
     arguments: ServerArguments
     unavailable: str = ""
+    checkpoint: str = ""
+
+    @property
+    def other_weights(self) -> bool:
+        """Whether it serves other weights than the source's. No two such go together."""
+        return bool(self.checkpoint or self.arguments.quantization)
 
 
 def ground(model: Causal, ability: Ability, *, longest: int, context: int, weights: int) -> ServerArguments:
@@ -70,14 +77,22 @@ def candidates(model: Causal, ability: Ability, base: ServerArguments) -> list[C
     return [*_quantised(ability, base), *_speculating(base), *_lower(ability, base), *_parallel(model, ability, base)]
 
 
+def listed(checkpoints: Mapping[str, Causal], base: ServerArguments) -> list[Candidate]:
+    """The user's own checkpoints, by their names. Of quantised ones each says itself which type stands beside its
+    weights; whether the device has kernels for them only the server knows."""
+    return [Candidate(name=f"checkpoint {name}", checkpoint=name, precision=one.quantised or PRECISIONS[base.dtype],
+                      arguments=dataclasses.replace(base, dtype="auto") if one.quantised else base)
+            for name, one in checkpoints.items()]
+
+
 def reference(base: ServerArguments) -> Candidate:
     precision = PRECISIONS[base.dtype]
     return Candidate(name=precision, precision=precision, arguments=base)
 
 
 def together(parts: list[Candidate], base: ServerArguments) -> Candidate | None:
-    """One that has the settings of all ``parts``, which passed by themselves; None of fewer than two, and where two of
-    them set the same."""
+    """One that has the settings and the checkpoint of all ``parts``, which passed by themselves; None of fewer than
+    two, and where two of them set the same."""
     changes: list[dict[str, Any]] = [{name: pair[0] for name, pair in one.arguments.differences(base).items()}
                                      for one in parts]
     names = [name for change in changes for name in change]
@@ -87,7 +102,8 @@ def together(parts: list[Candidate], base: ServerArguments) -> Candidate | None:
     precision = next((one.precision for one in parts if one.precision != PRECISIONS[base.dtype]),
                      PRECISIONS[base.dtype])
     return Candidate(name=" + ".join(one.name for one in parts), precision=precision,
-                     arguments=dataclasses.replace(base, **merged))
+                     arguments=dataclasses.replace(base, **merged),
+                     checkpoint=next((one.checkpoint for one in parts if one.checkpoint), ""))
 
 
 def _quantised(ability: Ability, base: ServerArguments) -> Iterator[Candidate]:

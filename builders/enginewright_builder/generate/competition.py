@@ -38,10 +38,19 @@ async def candidates_of(bench: Bench, reference: Candidate, listed: Sequence[Can
 
     for number, candidate in enumerate(listed, 2):
         await attempt(candidate, number / (len(listed) + 2))
-    better = {one.name for one in trials[1:] if one.verdict == "Passed" and gains(one.best, first.best)}
-    if merged := together([one for one in listed if one.name in better], reference.arguments):
+    if merged := together(_that_gained(listed, trials), reference.arguments):
         await attempt(merged, 1.0)
     return trials, known
+
+
+def _that_gained(listed: Sequence[Candidate], trials: Sequence[Trial]) -> list[Candidate]:
+    """Those that serve better than the reference; of several with other weights the best one alone."""
+    first = trials[0]
+    better = {one.name: one.best.rank for one in trials[1:]
+              if one.verdict == "Passed" and gains(one.best, first.best)}
+    found = [one for one in listed if one.name in better]
+    weights = max((one for one in found if one.other_weights), key=lambda one: better[one.name], default=None)
+    return [one for one in found if one is weights or not one.other_weights]
 
 
 async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, longest: int, gpu: bool,
@@ -55,7 +64,7 @@ async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, lo
         if arguments is None:
             continue
         tried = await bench.trial(Candidate(name=f"{leader.name}, {move.name}", precision=leader.precision,
-                                            arguments=arguments), known, leader.best)
+                                            arguments=arguments, checkpoint=leader.checkpoint), known, leader.best)
         found.append(tried)
         progress(number / len(planned), f"{tried.name}: {tried.verdict}{_because(tried)}")
         if tried.verdict == "Passed":

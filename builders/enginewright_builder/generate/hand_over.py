@@ -1,9 +1,11 @@
-"""What a build of a language model leaves for who proves it: the model as it was fetched and checked, and the prompts.
+"""What a build of a language model leaves for who proves it: the model as it was fetched and checked, with the
+checkpoints that compete with it, and the prompts.
 The first half needs the network, credentials and no server; the second one needs a server and nothing else.
 
 ```
 language-model.json   the document
 model/                all files of the source
+checkpoints/NAME/     all files of a checkpoint, where there are any
 prompts               the file of prompts
 ```
 """
@@ -19,6 +21,7 @@ from pathlib import Path
 from enginewright_builder.contract import CONTRACT_VERSION, BuildRequest, ContractError, ResolvedSource, dumps, load
 from enginewright_builder.generate.resolving import ResolvedModel, resolve_model
 from enginewright_builder.sources.digest import sorted_files
+from enginewright_builder.supervise import CHECKPOINTS
 from enginewright_builder.triton.repository import place
 
 DOCUMENT, MODEL, PROMPTS = "language-model.json", "model", "prompts"
@@ -40,12 +43,18 @@ def leave(resolved: ResolvedModel, folder: Path, steps: Mapping[str, float], spe
     """In ``folder``, which it empties first; the document comes last."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / MODEL).mkdir(parents=True)
-    for relative, file in sorted_files(resolved.model.path):
-        place(file, folder / MODEL / relative)
+    _place(resolved.model.path, folder / MODEL)
+    for name, checkpoint in resolved.checkpoints.items():
+        _place(checkpoint.path, folder / CHECKPOINTS / name)
     place(resolved.prompts, folder / PROMPTS)
     told = HandOver(request=resolved.request, source=resolved.source, notes=resolved.notes, steps=dict(steps),
                     spent=spent)
     (folder / DOCUMENT).write_text(dumps(told), encoding="utf-8")
+
+
+def _place(source: Path, target: Path) -> None:
+    for relative, file in sorted_files(source):
+        place(file, target / relative)
 
 
 def left(folder: Path) -> bool:
@@ -65,8 +74,12 @@ def taken(told: HandOver, folder: Path, scratch: Path) -> ResolvedModel:
     :func:`resolve_model` does."""
     asked, evaluation = told.request, told.request.accuracy.evaluation
     assert evaluation is not None
+    assert asked.generate is not None
+    checkpoints = tuple(dataclasses.replace(one, uri=str(folder / CHECKPOINTS / one.name))
+                        for one in asked.generate.checkpoints)
     here = dataclasses.replace(
         asked, signature=None, source=dataclasses.replace(asked.source, uri=str(folder / MODEL)),
+        generate=dataclasses.replace(asked.generate, checkpoints=checkpoints),
         accuracy=dataclasses.replace(asked.accuracy, evaluation=dataclasses.replace(
             evaluation, uri=str(folder / PROMPTS))))
     return dataclasses.replace(resolve_model(here, scratch), request=asked, source=told.source, notes=told.notes)

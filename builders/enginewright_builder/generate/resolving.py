@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.contract import CAUSAL_FORMAT, BuildRequest, ResolvedSource
 from enginewright_builder.engine_store import store
 from enginewright_builder.errors import UserError
+from enginewright_builder.generate.checkpoints import resolve_checkpoints
 from enginewright_builder.generate.client import Ask
 from enginewright_builder.generate.prompts import check_prompts, read_prompts
 from enginewright_builder.sources import places
@@ -25,7 +26,8 @@ _DATA = "spec.accuracy.evaluation.uri"
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedModel:
-    """``request`` has all digests. No two of ``asks`` are equal; ``prompts`` is the file that they are from."""
+    """``request`` has all digests. No two of ``asks`` are equal; ``prompts`` is the file that they are from.
+    ``checkpoints`` are by their names."""
 
     request: BuildRequest
     model: Causal
@@ -33,6 +35,11 @@ class ResolvedModel:
     asks: tuple[Ask, ...]
     prompts: Path
     notes: tuple[str, ...]
+    checkpoints: Mapping[str, Causal] = dataclasses.field(default_factory=dict)
+
+    def folder(self, checkpoint: str) -> Path:
+        """Of the checkpoint of that name, or of the source where it is empty."""
+        return self.checkpoints[checkpoint].path if checkpoint else self.model.path
 
 
 def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
@@ -53,13 +60,15 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
         raise UserError("TemplateFailed", "the prompts are messages, and the model has no chat template",
                         field=_DATA, value=request.accuracy.evaluation.uri if request.accuracy.evaluation else "",
                         remedy="give texts (prompt) in place of messages, or add chat_template.jinja to the folder")
+    others = resolve_checkpoints(request, model, scratch)
     source = ResolvedSource(digest=digest, format=CAUSAL_FORMAT, size_bytes=size_bytes(path),
-                            evaluation_digest=evaluation_digest)
+                            evaluation_digest=evaluation_digest,
+                            checkpoint_digests={name: one.digest for name, one in others.items()})
     request = _with_digests(request, source)
     if not (engines := store.of(request)).holds(request.fingerprint()):
-        engines.check_writable(source.size_bytes)
+        engines.check_writable(max(source.size_bytes, *(size_bytes(one.model.path) for one in others.values()), 0))
     return ResolvedModel(request=request, model=model, source=source, asks=asks, prompts=prompts,
-                         notes=tuple(notes))
+                         notes=tuple(notes), checkpoints={name: one.model for name, one in others.items()})
 
 
 def _check_numbers(request: BuildRequest) -> None:
@@ -106,7 +115,11 @@ def _key(ask: Ask) -> str:
 
 def _with_digests(request: BuildRequest, source: ResolvedSource) -> BuildRequest:
     assert request.accuracy.evaluation is not None
+    assert request.generate is not None
     evaluation = dataclasses.replace(request.accuracy.evaluation, digest=source.evaluation_digest)
+    checkpoints = tuple(dataclasses.replace(one, digest=source.checkpoint_digests[one.name])
+                        for one in request.generate.checkpoints)
     return dataclasses.replace(
-        request, source=dataclasses.replace(request.source, digest=source.digest, format=source.format),
+        request, generate=dataclasses.replace(request.generate, checkpoints=checkpoints),
+        source=dataclasses.replace(request.source, digest=source.digest, format=source.format),
         accuracy=dataclasses.replace(request.accuracy, evaluation=evaluation))

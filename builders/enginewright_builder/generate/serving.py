@@ -21,7 +21,8 @@ SERVER = "vllm"
 @dataclass(frozen=True, kw_only=True)
 class Serving:
     """``words`` are of vLLM's command line, after ``serve`` and the folder. ``load`` is what was measured of just these
-    settings, ``gate`` how they were held against the unquantised model."""
+    settings, ``gate`` how they were held against the unquantised model. ``checkpoint`` names the one whose files were
+    published; empty where they are the source's."""
 
     name: str
     precision: str
@@ -36,6 +37,7 @@ class Serving:
     tolerance: float
     start_seconds: float
     memory_bytes: int
+    checkpoint: str = ""
     version: int = CONTRACT_VERSION
 
     def command(self, folder: Path, name: str) -> str:
@@ -53,7 +55,8 @@ def serving(result: Result, aim: Aim, tolerance: float) -> Serving:
         name=shipped.name, precision=shipped.precision, server=SERVER, server_version=result.known.version,
         settings=shipped.arguments, words=(*PROVEN_WORDS, *shipped.arguments.words()),
         environment=shipped.arguments.environment(), aim=aim, load=shipped.best, gate=shipped.judgement,
-        tolerance=tolerance, start_seconds=shipped.start_seconds, memory_bytes=shipped.memory_bytes)
+        tolerance=tolerance, start_seconds=shipped.start_seconds, memory_bytes=shipped.memory_bytes,
+        checkpoint=shipped.checkpoint)
 
 
 def write_serving(document: Serving, folder: Path) -> None:

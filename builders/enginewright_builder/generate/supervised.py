@@ -17,10 +17,22 @@ from typing import TypeVar
 from enginewright_builder.contract import ContractError, dumps, load
 from enginewright_builder.engine_store.manifest import plain_file
 from enginewright_builder.errors import TransientError, UserError
+from enginewright_builder.generate import hand_over
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.server import POLL_SECONDS, Vllm
 from enginewright_builder.machine import Machine
-from enginewright_builder.supervise import END_SECONDS, LOG, LOG_BYTES, MACHINE, STATE, WANTED, State, Wanted, write
+from enginewright_builder.supervise import (
+    CHECKPOINTS,
+    END_SECONDS,
+    LOG,
+    LOG_BYTES,
+    MACHINE,
+    STATE,
+    WANTED,
+    State,
+    Wanted,
+    write,
+)
 from enginewright_builder.triton.process import KILL_SECONDS
 
 # A state has some 100 bytes, a machine some 5 KB of flags.
@@ -35,13 +47,15 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Supervised:
     """Makes servers, as :class:`enginewright_builder.generate.trial.Open`, one at a time. Their model is the folder
-    that the supervisor knows: of the same files."""
+    that the supervisor knows: of the same files. A hand-over's checkpoint is the one of that name there."""
 
     control: Path
     witness: Path
 
     def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> SupervisedServer:
-        return SupervisedServer(self, arguments, ready_seconds=ready_seconds)
+        listed = folder.parent.name == CHECKPOINTS and hand_over.left(folder.parent.parent)
+        checkpoint = folder.name if listed else ""
+        return SupervisedServer(self, arguments, ready_seconds=ready_seconds, checkpoint=checkpoint)
 
     def look(self, patience: float = MACHINE_SECONDS) -> Machine:
         """At what the supervisor's container sees. Raises :class:`TransientError` ``ServerSilent`` where nothing comes
@@ -68,9 +82,10 @@ class Supervised:
 class SupervisedServer(Vllm):
     """vLLM that a supervisor starts. Where several are entered, the last one runs."""
 
-    def __init__(self, place: Supervised, arguments: ServerArguments, *, ready_seconds: float) -> None:
+    def __init__(self, place: Supervised, arguments: ServerArguments, *, ready_seconds: float,
+                 checkpoint: str = "") -> None:
         super().__init__(arguments, ready_seconds=ready_seconds)
-        self._place, self._id = place, ""
+        self._place, self._id, self._checkpoint = place, "", checkpoint
 
     async def memory_bytes(self) -> int:
         """The second measurement from now has begun after now."""
@@ -86,7 +101,8 @@ class SupervisedServer(Vllm):
 
     async def _begin(self, port: int) -> None:
         self._id = uuid.uuid4().hex
-        self._want(Wanted(id=self._id, words=tuple(self.words()), environment=self.variables(), port=port))
+        self._want(Wanted(id=self._id, words=tuple(self.words()), environment=self.variables(), port=port,
+                          checkpoint=self._checkpoint))
 
     def _status(self) -> int | None:
         state = self._state()

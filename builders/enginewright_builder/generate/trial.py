@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -15,11 +16,11 @@ from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.client import Ask, Client
-from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, judge, score
+from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, check_words, judge, score
 from enginewright_builder.generate.server import LOG_FOLLOWS
 from enginewright_builder.generate.smoke_record import kept
 from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure
-from enginewright_builder.generate.teacher import Prompt, hold, record
+from enginewright_builder.generate.teacher import Prompt, hold, record, words
 from enginewright_builder.running import Running
 from enginewright_builder.steps import Budget
 
@@ -42,7 +43,7 @@ class Open(Protocol):
 class Trial:
     """What became of a configuration. ``points`` are its loads, ``judgement`` is None where it was not held against the
     reference. Where it was not started its seconds and bytes are 0. ``smoke_tokens``: so many tokens of the replicas'
-    start-up test it chose as the reference did."""
+    start-up test it chose as the reference did. ``checkpoint`` is as the candidate has it."""
 
     name: str
     precision: str
@@ -55,6 +56,7 @@ class Trial:
     gate_seconds: float = 0.0
     memory_bytes: int = 0
     smoke_tokens: int = 0
+    checkpoint: str = ""
 
     @property
     def best(self) -> Point:
@@ -65,17 +67,19 @@ class Trial:
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """Of the reference: what it chose, how far it differs from itself, its server's version, and what a trial takes
-    by it."""
+    by it. ``texts`` are its answers, where checkpoints are to be held against them."""
 
     records: tuple[Record, ...]
     floor: tuple[Scored, ...]
     version: str
     seconds: float
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What all trials of a build share. Each gets ``load_seconds`` of load."""
+    """What all trials of a build share. Each gets ``load_seconds`` of load. The source is in ``folder``, and
+    ``checkpoints`` are the folders of others by their names."""
 
     folder: Path
     asks: Sequence[Ask]
@@ -84,6 +88,7 @@ class Bench:
     load_seconds: float
     budget: Budget
     open: Open
+    checkpoints: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -111,13 +116,15 @@ class Bench:
             held = await hold(client, records, concurrency=FLOOR_AT_ONCE)
             floor = _scored(records, held)
             check_floor(floor, self.tolerance)
+            written = await words(client, prompts, records) if self.checkpoints else None
             points = await self._load(client, server)
             trial = Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments,
                           verdict="Passed", points=tuple(points), judgement=judge(floor, floor, self.tolerance),
                           start_seconds=server.start_seconds, gate_seconds=gate,
                           memory_bytes=await server.memory_bytes(), smoke_tokens=kept(records, held))
             return trial, Known(records=tuple(records), floor=tuple(floor), version=server.version,
-                                seconds=server.start_seconds + gate + self.load_seconds)
+                                seconds=server.start_seconds + gate + self.load_seconds,
+                                texts=written.texts if written else ())
 
     async def trial(self, candidate: Candidate, known: Known, rival: Point | None = None) -> Trial:
         """With a ``rival`` it is put under load first, and held against the reference only where it serves better."""
@@ -136,6 +143,9 @@ class Bench:
 
     async def _trial(self, candidate: Candidate, known: Known, rival: Point | None) -> Trial:
         async with self._server(candidate) as server, Client(server.http_url) as client:
+            if candidate.checkpoint and (reason := await self._otherwise(client, known)):
+                return dataclasses.replace(_ended(candidate, "AccuracyRefused", reason),
+                                           start_seconds=server.start_seconds)
             points = await self._load(client, server) if rival else []
             slower = rival is not None and not gains(best(points), rival)
             begin = time.monotonic()
@@ -148,8 +158,17 @@ class Bench:
                          verdict="Slower" if judgement is None else "Passed" if judgement.passed else "AccuracyRefused",
                          reason=judgement.reason if judgement else "", points=tuple(points), judgement=judgement,
                          start_seconds=server.start_seconds, gate_seconds=gate if judgement else 0.0,
-                         memory_bytes=await server.memory_bytes(),
+                         memory_bytes=await server.memory_bytes(), checkpoint=candidate.checkpoint,
                          smoke_tokens=kept(known.records, held) if held else 0)
+
+    async def _otherwise(self, client: Client, known: Known) -> str:
+        """How a checkpoint's own tokeniser and template read or write otherwise than the source's: the gate, which
+        speaks in tokens, would not see it. Empty where they do not."""
+        try:
+            found = await words(client, [_prompt(ask) for ask in self.asks], known.records)
+        except UserError as error:  # as of messages without a template
+            return f"it does not read the prompts: {cause(error)}"
+        return check_words([one.prompt for one in known.records], found.prompts, known.texts, found.texts)
 
     async def loads(self, candidate: Candidate) -> tuple[Point, ...]:
         """Of a configuration that was held against the reference before; none where the time is over or it fails."""
@@ -161,7 +180,8 @@ class Bench:
             return ()
 
     def _server(self, candidate: Candidate) -> Running:
-        return self.open(self.folder, candidate.arguments, ready_seconds=min(READY_SECONDS, max(1.0, self.left)))
+        folder = self.checkpoints[candidate.checkpoint] if candidate.checkpoint else self.folder
+        return self.open(folder, candidate.arguments, ready_seconds=min(READY_SECONDS, max(1.0, self.left)))
 
     async def _load(self, client: Client, server: Running) -> list[Point]:
         return await measure(client, self.asks, self.aim, seconds=self.load_seconds, metrics=server.metrics)
@@ -174,7 +194,7 @@ def cause(error: BuilderError) -> str:
 
 def _ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:
     return Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments, verdict=verdict,
-                 reason=reason)
+                 reason=reason, checkpoint=candidate.checkpoint)
 
 
 def _scored(records: Sequence[Record], held: Sequence[Sequence[Step]]) -> list[Scored]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from enginewright_builder.contract import CONTRACT_VERSION
+from enginewright_builder.contract import CONTRACT_VERSION, CheckpointRequest
 from enginewright_builder.generate.serving import Serving
 from enginewright_builder.generate.sweep import Point
 from enginewright_builder.generate.trial import Trial
@@ -27,8 +27,8 @@ class Prompts:
 class GenerateReport:
     """``command`` repeats the build by hand. ``trials`` begin with the reference, as vLLM serves it by default;
     ``default`` is the best load of it, and ``gain`` what ships against that; ``confirmed`` says whether the default was
-    measured again after all others. ``steps`` are seconds of each. Fields are only ever added within one
-    ``version``."""
+    measured again after all others. ``steps`` are seconds of each, ``checkpoints`` the user's own, with their digests.
+    Fields are only ever added within one ``version``."""
 
     model_name: str
     fingerprint: str
@@ -48,6 +48,7 @@ class GenerateReport:
     versions: Mapping[str, str] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    checkpoints: tuple[CheckpointRequest, ...] = ()
     version: int = CONTRACT_VERSION
 
 

@@ -11,6 +11,8 @@ from enginewright_builder.contract import BuildRequest, ErrorReport
 
 # Folders of the scratch volume into which ``resolve`` downloads, and into which it unpacks an archive of TorchServe.
 SOURCE, EVALUATION, CALIBRATION, UNPACKED = "source", "evaluation", "calibration", "unpacked"
+# Each checkpoint of a language model has a folder of its name below this one.
+CHECKPOINTS = "checkpoints"
 
 
 def as_written(report: ErrorReport, request: BuildRequest, scratch: Path) -> ErrorReport:
@@ -29,6 +31,9 @@ def _names(request: BuildRequest, scratch: Path) -> Iterator[tuple[str, str]]:
         if data is not None and "://" in data.uri:
             # The last part of the URI is the file's name there.
             yield str(scratch / folder), _parent(data.uri)
+    for one in request.generate.checkpoints if request.generate else ():
+        if "://" in one.uri:
+            yield str(scratch / CHECKPOINTS / one.name), _parent(one.uri)
     yield str(scratch / UNPACKED), request.source.uri
 
 

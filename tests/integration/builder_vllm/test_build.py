@@ -1,20 +1,24 @@
-"""A whole build of a small language model with a real vLLM: the reference and n-gram speculation, which starts a server
-two or three times, and what was published, served as its serving.json says."""
+"""A whole build of a small language model with a real vLLM: the reference, n-gram speculation and two checkpoints, of
+which one is broken on purpose, which starts a server five times; and what was published, served as its
+serving.json says."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from enginewright_builder import generating
 from enginewright_builder.contract import (
     AccuracyRequest,
     BuildRequest,
+    CheckpointRequest,
     DataRequest,
     EngineRequest,
     GenerateRequest,
@@ -39,7 +43,7 @@ from support import browser
 from support.language_model import tiny, vllm
 from support.supervising import supervised
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2400)]
 
 # Random weights choose between tokens that are nearly alike, so that the floor is not 0.
 TOLERANCE, PROMPTS = 0.15, 20
@@ -49,9 +53,32 @@ BASE = {"dtype", "cache_gib", "threads", "enforce_eager", "speculative_tokens"}
 
 def reference_and_ngrams(folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> VllmServer:
     """To start a server for each candidate and setting would take minutes."""
-    if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE:
+    of_both = arguments.speculative_tokens and folder.name in ("sound", "broken")
+    if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE or of_both:
         raise UserError("ServerLoadFailed", "not in this test")
     return VllmServer(folder, arguments, ready_seconds=ready_seconds)
+
+
+def sharded(source: Path, folder: Path) -> Path:
+    """The same weights in two files."""
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    weights = load_file(source / "model.safetensors")
+    names = sorted(weights)
+    halves = {"model-1.safetensors": names[::2], "model-2.safetensors": names[1::2]}
+    for file, of in halves.items():
+        save_file({name: weights[name] for name in of}, folder / file, metadata={"format": "pt"})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({
+        "metadata": {}, "weight_map": {name: file for file, of in halves.items() for name in of}}))
+    return folder
+
+
+def broken(source: Path, folder: Path) -> Path:
+    """As of a quantised weight whose scale was stored for another layer."""
+    shutil.copytree(source, folder)
+    weights = load_file(source / "model.safetensors")
+    weights["model.layers.1.mlp.down_proj.weight"] *= 4
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +87,8 @@ def request_(tmp_path_factory: pytest.TempPathFactory) -> BuildRequest:
     place = tmp_path_factory.mktemp("generate")
     (place / "store").mkdir()
     source = tiny(place / "tiny")
+    checkpoints = (CheckpointRequest(name="sound", uri=str(sharded(source, place / "sound"))),
+                   CheckpointRequest(name="broken", uri=str(broken(source, place / "broken"))))
     rows = [{"messages": [{"role": "user", "content": f"count to {one} and back"}], "max_tokens": 12}
             for one in range(PROMPTS)]
     (place / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -67,7 +96,7 @@ def request_(tmp_path_factory: pytest.TempPathFactory) -> BuildRequest:
                         engine=EngineRequest(build_budget_seconds=3000),
                         accuracy=AccuracyRequest(metric="agreement", tolerance=TOLERANCE,
                                                  evaluation=DataRequest(uri=str(place / "prompts.jsonl"))),
-                        generate=GenerateRequest(ttft_ms=60_000, tpot_ms=60_000))
+                        generate=GenerateRequest(ttft_ms=60_000, tpot_ms=60_000, checkpoints=checkpoints))
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +130,16 @@ def test_it_is_proven_and_published(outcome: Outcome, request_: BuildRequest) ->
     assert report.gain >= 1
 
 
+def test_a_checkpoint_that_is_sound_passes_and_a_broken_one_is_refused(outcome: Outcome) -> None:
+    found = {one.name: one for one in outcome.candidates}
+    sound, spoiled = found["checkpoint sound"], found["checkpoint broken"]
+    assert sound.verdict in ("Shipped", "Passed", "Slower"), sound.reason
+    assert sound.accuracy is not None
+    assert sound.accuracy >= 1 - TOLERANCE
+    assert spoiled.verdict == "AccuracyRefused", spoiled.reason
+    assert "differ from the unquantised model's" in spoiled.reason or "diverge by" in spoiled.reason
+
+
 def test_its_page_is_drawn(outcome: Outcome, request_: BuildRequest, tmp_path: Path) -> None:
     shown = browser.show(Path(request_.store_path) / outcome.fingerprint / "report.html", tmp_path / "profile")
     assert shown.console == ()
@@ -121,10 +160,10 @@ def test_what_was_published_serves_as_it_says(outcome: Outcome, request_: BuildR
     assert asyncio.run(answered()) == "4 tokens"
 
 
-class ReferenceAlone(Supervised):
+class ReferenceAndCheckpoint(Supervised):
     def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> SupervisedServer:
         if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE or \
-                arguments.speculative_tokens:
+                arguments.speculative_tokens or folder.name == "broken":
             raise UserError("ServerLoadFailed", "not in this test")
         return super().__call__(folder, arguments, ready_seconds=ready_seconds)
 
@@ -139,12 +178,15 @@ def test_a_supervisor_starts_it_for_a_prover_elsewhere(request_: BuildRequest, t
     # The image's `vllm serve`.
     command = [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve"]
     with supervised(tmp_path, command, tmp_path / "left" / "model", {"PYTHONPATH": vllm()}) as place:
-        outcome = run_proof(tmp_path / "left", None, tracker, ReferenceAlone(place.control, place.witness))
+        outcome = run_proof(tmp_path / "left", None, tracker, ReferenceAndCheckpoint(place.control, place.witness))
         assert place.state().pid == 0
     assert outcome.ok, outcome.error
     folder = tmp_path / "store" / outcome.fingerprint
     verify(folder, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
     assert outcome.generate is not None
-    assert (outcome.generate.name, outcome.generate.server_version) == ("fp32", read_serving(folder).server_version)
+    found = {one.name: one for one in outcome.candidates}
+    assert found["checkpoint sound"].verdict in ("Shipped", "Passed", "Slower"), found["checkpoint sound"].reason
+    assert outcome.generate.name in ("fp32", "checkpoint sound")
+    assert outcome.generate.server_version == read_serving(folder).server_version
     assert outcome.generate.memory_bytes > 100 << 20
     assert (folder / "model" / "config.json").is_file()

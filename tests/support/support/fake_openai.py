@@ -21,10 +21,12 @@ class FakeOpenAI:
     """``model`` chooses tokens, which are written as ``<N>``. ``trouble`` is what streams end in: ``cut`` (the
     connection ends), ``event`` (an error event under status 200), ``refused`` (status 503) or nothing. ``gate`` holds
     streams after their first token until it is set; ``full`` is set once ``expects`` are open, of which ``most`` is the
-    largest number so far. ``gone`` is set once a client has left its stream before the end."""
+    largest number so far. ``gone`` is set once a client has left its stream before the end. Texts are
+    read as their letters' numbers and ``reads`` more."""
 
     model: Model
     trouble: str = ""
+    reads: int = 0
     gate: asyncio.Event | None = None
     url: str = ""
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -37,9 +39,9 @@ class FakeOpenAI:
     def tokens(self, body: dict[str, Any]) -> list[int]:
         prompt = body.get("prompt", body.get("messages"))
         if isinstance(prompt, str):
-            return [ord(letter) for letter in prompt]
+            return [ord(letter) + self.reads for letter in prompt]
         if prompt and isinstance(prompt[0], dict):
-            return [ord(letter) for one in prompt for letter in one["content"]]
+            return [ord(letter) + self.reads for one in prompt for letter in one["content"]]
         return list(prompt or ())
 
     def chosen(self, body: dict[str, Any]) -> list[tuple[int, dict[int, float]]]:

@@ -23,6 +23,7 @@ from enginewright_builder.contract import (
     MANIFEST_FILE,
     AccuracyRequest,
     BuildRequest,
+    CheckpointRequest,
     DataRequest,
     EngineRequest,
     GenerateRequest,
@@ -59,6 +60,7 @@ class FakeServer:
     start_seconds: float = 1.0
     version: str = "0.0.1"
     hangs: bool = False
+    reads: int = 0
     http_url: str = ""
     _open: AsyncExitStack = dataclasses.field(default_factory=AsyncExitStack)
 
@@ -67,7 +69,8 @@ class FakeServer:
             raise self.error
         if self.hangs:
             await asyncio.Event().wait()
-        self.http_url = (await self._open.enter_async_context(fake_openai(self.model, trouble=self.trouble))).url
+        self.http_url = (await self._open.enter_async_context(fake_openai(self.model, trouble=self.trouble,
+                                                                             reads=self.reads))).url
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -98,12 +101,13 @@ def other(tokens: Sequence[int]) -> dict[int, float]:
 class Servers:
     """Makes fake servers by ``choose``, and keeps what they were asked to serve with."""
 
-    def __init__(self, choose: Callable[[ServerArguments], dict[str, Any]]) -> None:
-        self.choose, self.started = choose, list[ServerArguments]()
+    def __init__(self, choose: Callable[[ServerArguments], dict[str, Any]],
+                 of_folder: Callable[[Path], dict[str, Any]] = lambda folder: {}) -> None:
+        self.choose, self.of_folder, self.started = choose, of_folder, list[ServerArguments]()
 
     def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> FakeServer:
         self.started.append(arguments)
-        return FakeServer(**{"model": counting, **self.choose(arguments)})
+        return FakeServer(**{"model": counting, **self.choose(arguments), **self.of_folder(folder)})
 
 
 @pytest.fixture(scope="session")
@@ -385,6 +389,119 @@ def test_repeated_prompts_count_once(ask: Callable[..., BuildRequest], tmp_path:
     resolved = resolve_model(ask(rows), tmp_path)
     assert [one.prompt for one in resolved.asks] == [f"prompt {one}" for one in range(20)]
     assert resolved.notes == ("5 of 25 prompts are there more than once: they count once",)
+
+
+@pytest.fixture
+def checkpoint(source: Path, tmp_path: Path) -> Path:
+    """The source's weights in two files."""
+    folder = tmp_path / "awq"
+    shutil.copytree(source, folder)
+    (folder / "model.safetensors").unlink()
+    for number in (1, 2):
+        save_file({f"weight{number}": np.zeros(4, np.float32)}, folder / f"model-{number}.safetensors")
+    return folder
+
+
+def listing(**places: str | Path) -> GenerateRequest:
+    return GenerateRequest(checkpoints=tuple(CheckpointRequest(name=name, uri=str(uri))
+                                             for name, uri in places.items()))
+
+
+def test_a_checkpoint_that_serves_better_ships_with_its_own_files(
+        ask: Callable[..., BuildRequest], checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two halves, as a pod has it: what the first one left is all that the second one has."""
+    request, folder = ask(generate=listing(awq=checkpoint)), tmp_path / "left"
+    monkeypatch.delenv(PACKAGES_VARIABLE)
+    resolved = run_resolve(request, tmp_path, Tracker(Silent()))
+    assert resolved.source is not None
+    assert resolved.source.checkpoint_digests.keys() == {"awq"}
+    assert run_finalists(request, tmp_path, Tracker(Silent()), folder) is None
+    shutil.rmtree(checkpoint)
+    servers = Servers(lambda arguments: {"trouble": "event"},
+                      lambda folder: {"trouble": ""} if folder.name == "awq" else {})
+    outcome = run_proof(folder, None, Tracker(Silent()), servers)
+    assert outcome.error is None
+    assert outcome.generate is not None
+    assert outcome.generate.name.startswith("checkpoint awq")
+    assert outcome.generate.checkpoint == "awq"
+    assert outcome.fingerprint == resolved.fingerprint
+    published = tmp_path / "store" / outcome.fingerprint
+    assert {"model/model-1.safetensors", "model/model-2.safetensors"} <= set(
+        verify(published, outcome.fingerprint, manifest_digest=outcome.manifest_digest).files)
+    assert not (published / "model" / "model.safetensors").exists()
+    assert outcome.generate.size_bytes == sum(
+        one.stat().st_size for one in (folder / "checkpoints" / "awq").rglob("*") if one.is_file())
+    assert read_serving(published).checkpoint == "awq"
+    report = load(GenerateReport, (published / "build-report.json").read_text())
+    assert [(one.name, one.uri, one.digest) for one in report.checkpoints] == [
+        ("awq", str(checkpoint), resolved.source.checkpoint_digests["awq"])]
+    assert any("those of checkpoint awq" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("broken", "said"), [
+    ({"model": other}, "100.00% differ"),
+    ({"reads": 1}, "its tokeniser or chat template is another"),
+], ids=["weights", "tokeniser"])
+def test_a_broken_checkpoint_is_refused_and_the_source_ships(
+        broken: dict[str, Any], said: str, ask: Callable[..., BuildRequest], checkpoint: Path,
+        tmp_path: Path) -> None:
+    servers = Servers(lambda arguments: {"trouble": "event"}, lambda folder: broken if folder.name == "awq" else {})
+    outcome = built(ask(generate=listing(awq=checkpoint)), tmp_path / "scratch", servers)
+    refused = next(one for one in outcome.candidates if one.name == "checkpoint awq")
+    assert refused.verdict == "AccuracyRefused", refused.reason
+    assert said in refused.reason
+    assert outcome.generate is not None
+    assert outcome.generate.checkpoint == ""
+    assert (tmp_path / "store" / outcome.fingerprint / "model" / "model.safetensors").is_file()
+
+
+def test_a_checkpoint_without_kernels_fails_alone(ask: Callable[..., BuildRequest], checkpoint: Path,
+                                                  tmp_path: Path) -> None:
+    error = UserError("ServerLoadFailed", "vLLM ended with status 1: ValueError: awq is not supported")
+    servers = Servers(lambda arguments: {"trouble": "event"},
+                      lambda folder: {"error": error} if folder.name == "awq" else {})
+    outcome = built(ask(generate=listing(awq=checkpoint)), tmp_path / "scratch", servers)
+    failed = next(one for one in outcome.candidates if one.name == "checkpoint awq")
+    assert (failed.verdict, failed.reason) == ("Failed", error.message)
+    assert outcome.ok
+
+
+def _settings(folder: Path, **changed: Any) -> None:
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+
+
+@pytest.mark.parametrize(("spoil", "reason", "said"), [
+    (lambda folder: _settings(folder, vocab_size=300), "CheckpointMismatch", "300 tokens, and the source's 257"),
+    (lambda folder: _settings(folder, architectures=["GPT2LMHeadModel"]), "CheckpointMismatch", "GPT2LMHeadModel"),
+    (lambda folder: _settings(folder, max_position_embeddings=64), "CheckpointMismatch", "for 64 tokens, and 512"),
+    (lambda folder: _settings(folder, auto_map={"AutoModel": "m.M"}), "UnsupportedModel", "checkpoint awq: "),
+    (lambda folder: (folder / "model-2.safetensors").write_bytes(b"cut"), "SourceCorrupt", "checkpoint awq: "),
+    (lambda folder: (folder / "tokenizer.json").unlink(), "SourceCorrupt", "no tokeniser"),
+    (lambda folder: [one.unlink() for one in folder.glob("*.safetensors")], "FormatUnknown", "no *.safetensors"),
+    (shutil.rmtree, "SourceNotFound", "awq"),
+], ids=["vocabulary", "architecture", "context", "code", "cut", "tokeniser", "weights", "gone"])
+def test_a_checkpoint_that_does_not_fit_is_refused_by_its_field(
+        spoil: Callable[[Path], Any], reason: str, said: str, ask: Callable[..., BuildRequest], checkpoint: Path,
+        tmp_path: Path) -> None:
+    spoil(checkpoint)
+    with pytest.raises(UserError) as caught:
+        resolve_model(ask(generate=listing(awq=checkpoint)), tmp_path / "scratch")
+    assert said in caught.value.message
+    assert (caught.value.reason, caught.value.field) == (reason, "spec.engine.checkpoints[0].uri")
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(("listed", "field", "said"), [
+    ([("a/b", "x")], "[0].name", "cannot name a checkpoint"), ([("..", "x")], "[0].name", "cannot name"),
+    ([("a", "x"), ("a", "y")], "[1].name", "two checkpoints have the name a"),
+    ([(f"c{one}", "x") for one in range(9)], "", "9 checkpoints are too many")])
+def test_names_of_checkpoints_are_checked(listed: list[tuple[str, str]], field: str, said: str,
+                                          ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    wishes = GenerateRequest(checkpoints=tuple(CheckpointRequest(name=name, uri=uri) for name, uri in listed))
+    with pytest.raises(UserError, match=said) as caught:
+        resolve_model(ask(generate=wishes), tmp_path / "scratch")
+    assert (caught.value.reason, caught.value.field) == ("RequestInvalid", f"spec.engine.checkpoints{field}")
 
 
 def test_the_reports_command_says_what_was_asked_for(ask: Callable[..., BuildRequest]) -> None:

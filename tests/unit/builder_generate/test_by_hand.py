@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from enginewright_builder.by_hand import hand_request, parse_by_hand
-from enginewright_builder.contract import BuildRequest, ContractError, DataRequest, GenerateRequest, RuntimeRequest
+from enginewright_builder.contract import (
+    BuildRequest,
+    CheckpointRequest,
+    ContractError,
+    DataRequest,
+    GenerateRequest,
+    RuntimeRequest,
+)
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.packages import PACKAGES_VARIABLE
 from enginewright_builder.generating import command
@@ -51,6 +58,23 @@ def test_the_reports_command_asks_for_the_same_build(packages: Path) -> None:
     assert hand_request(parse_by_hand([*words[1:-1], "out"]), Path("out")) == request
 
 
+def test_checkpoints_are_listed_by_name_and_place(packages: Path) -> None:
+    request = asked("--evaluation", "p.jsonl", "--checkpoint", "awq=/models/awq", "--checkpoint", "fp8=hf://o/m@a=b",
+                    "--budget-seconds", "77")
+    assert request.generate == GenerateRequest(checkpoints=(
+        CheckpointRequest(name="awq", uri="/models/awq"), CheckpointRequest(name="fp8", uri="hf://o/m@a=b")))
+    assert BuildRequest.from_json(request.to_json()) == request
+    words = shlex.split(command(request))
+    assert hand_request(parse_by_hand([*words[1:-1], "out"]), Path("out")) == request
+    assert "checkpoints" not in asked().to_json(), "as it was before there were any"
+
+
+@pytest.mark.parametrize("word", ["awq", "=/models/awq", "awq="])
+def test_a_checkpoint_needs_a_name_and_a_place(word: str, packages: Path) -> None:
+    with pytest.raises(ContractError, match=f"--checkpoint: got '{word}', expected NAME=URI"):
+        asked("--checkpoint", word)
+
+
 @pytest.mark.parametrize("words", [
     ["--precision", "int8"], ["--max-batch-size", "4"], ["--latency-ms", "20"], ["--metric", "top1"],
     ["--calibration", "c.npz"], ["--task-metric", "accuracy"], ["--fallback", "source"]])
@@ -59,7 +83,8 @@ def test_options_of_engines_are_refused(words: list[str], packages: Path) -> Non
         asked(*words)
 
 
-@pytest.mark.parametrize("words", [["--ttft-ms", "5"], ["--tpot-ms", "5"], ["--context", "5"]])
+@pytest.mark.parametrize("words", [["--ttft-ms", "5"], ["--tpot-ms", "5"], ["--context", "5"],
+                                   ["--checkpoint", "a=b"]])
 def test_options_of_language_models_are_refused_without_the_task(words: list[str]) -> None:
     with pytest.raises(ContractError, match=f"{words[0]}: got .*; leave it out, or add --task generate"):
         hand_request(parse_by_hand(["--model", "m", "--output", "out", *words]), Path("out"))

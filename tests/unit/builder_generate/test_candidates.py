@@ -10,7 +10,14 @@ import pytest
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.ability import Ability
 from enginewright_builder.generate.arguments import ServerArguments
-from enginewright_builder.generate.candidates import candidates, ground, reference, reference_dtype, together
+from enginewright_builder.generate.candidates import (
+    candidates,
+    ground,
+    listed,
+    reference,
+    reference_dtype,
+    together,
+)
 from enginewright_builder.sources.causal import Causal
 
 GIB = 1 << 30
@@ -105,3 +112,23 @@ def test_of_a_gpu_that_others_use_a_server_gets_what_is_free() -> None:
     assert base(dataclasses.replace(H100, free_share=0.6)).memory_share == 0.58
     with pytest.raises(UserError, match=r"there is room for 0\.0"):
         ground(MODEL, dataclasses.replace(H100, free_share=0.06), longest=200, context=8192, weights=4 * GIB)
+
+
+def test_a_checkpoint_is_served_as_the_source_is_and_a_quantised_one_says_its_type_itself() -> None:
+    on = base(H100)
+    plain, awq = listed({"tuned": MODEL, "awq": dataclasses.replace(MODEL, quantised="awq")}, on)
+    assert (plain.name, plain.checkpoint, plain.precision, plain.arguments) == ("checkpoint tuned", "tuned", "bf16", on)
+    assert (awq.name, awq.precision, awq.arguments.dtype, awq.arguments.quantization) == (
+        "checkpoint awq", "awq", "auto", None)
+    assert plain.other_weights
+    assert not reference(on).other_weights
+
+
+def test_a_checkpoint_goes_together_with_settings() -> None:
+    on = base(H100)
+    [awq] = listed({"awq": dataclasses.replace(MODEL, quantised="awq")}, on)
+    grams = next(one for one in candidates(MODEL, H100, on) if one.name == "bf16, n-grams")
+    merged = together([awq, grams], on)
+    assert merged is not None
+    assert (merged.checkpoint, merged.precision, merged.arguments.dtype, merged.arguments.speculative_tokens) == (
+        "awq", "awq", "auto", 4)

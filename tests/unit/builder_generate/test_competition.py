@@ -22,6 +22,8 @@ PASSED = Judgement(prompts=20, places=60, disagreement=Loss(value=0, floor=0, be
                    divergence=Loss(value=0, floor=0, beyond=0, high=0.1))
 NAMES = {"grams": {"speculative_tokens": 4}, "cache": {"kv_cache_dtype": "fp8"}}
 
+CHECKPOINTS = ("awq", "gptq")
+
 
 def at(value: float, *, meets: bool = True) -> Point:
     nothing = point(64, figures([], begin=0.0, end=1.0), Aim(objective=Objective()))
@@ -29,7 +31,8 @@ def at(value: float, *, meets: bool = True) -> Point:
 
 
 def candidate(name: str) -> Candidate:
-    return Candidate(name=name, precision="fp32", arguments=dataclasses.replace(BASE, **NAMES.get(name, {})))  # type: ignore[arg-type]
+    return Candidate(name=name, precision="fp32", arguments=dataclasses.replace(BASE, **NAMES.get(name, {})),  # type: ignore[arg-type]
+                     checkpoint=name if name in CHECKPOINTS else "")
 
 
 class Bench:
@@ -57,7 +60,8 @@ class Bench:
 
     def _trial(self, one: Candidate) -> Trial:
         return Trial(name=one.name, precision=one.precision, arguments=one.arguments, verdict="Passed",
-                     points=(at(self.values.get(one.name, 10.0)),), judgement=PASSED, start_seconds=1.0)
+                     points=(at(self.values.get(one.name, 10.0)),), judgement=PASSED, start_seconds=1.0,
+                     checkpoint=one.checkpoint)
 
 
 async def competed(bench: Any, *listed: str) -> Result:
@@ -117,3 +121,12 @@ def test_what_keeps_the_objective_wins_over_what_does_not() -> None:
     assert [one.verdict for one in judged([default, fast, keeps], keeps)] == ["Passed", "Passed", "Shipped"]
     refused = dataclasses.replace(keeps, verdict="AccuracyRefused", points=())
     assert chosen([default, refused]) is default
+
+
+async def test_settings_are_tried_around_the_checkpoint_that_leads() -> None:
+    """The better of two goes together with what else gained: no server has the weights of both."""
+    bench = Bench({"awq": 12, "gptq": 13, "grams": 11, "gptq + grams": 15, "gptq + grams, 16 requests at once": 17})
+    result = await competed(bench, "awq", "gptq", "grams")
+    assert "awq + gptq + grams" not in bench.tried
+    assert (result.shipped.name, result.shipped.checkpoint) == ("gptq + grams, 16 requests at once", "gptq")
+    assert result.trials[0].checkpoint == ""

@@ -20,9 +20,21 @@ from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.evidence.content import hardware
 from enginewright_builder.generate.ability import ability
 from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.hand_over import DOCUMENT
 from enginewright_builder.generate.supervised import Supervised
 from enginewright_builder.machine import Gpu, Machine, look
-from enginewright_builder.supervise import ENDED_FROM_OUTSIDE, KILLED, LOG, STATE, WANTED, State, Wanted, write
+from enginewright_builder.supervise import (
+    CHECKPOINTS,
+    ENDED_FROM_OUTSIDE,
+    KILLED,
+    LOG,
+    NOT_STARTED,
+    STATE,
+    WANTED,
+    State,
+    Wanted,
+    write,
+)
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import free_ports
 from support.supervising import PATIENCE_SECONDS, start, supervised
@@ -102,6 +114,26 @@ async def test_it_serves_one_after_another_and_leaves_no_process(run: Run, tmp_p
     place = run(ANSWERS)
     pids = [await served(place, tmp_path, ServerArguments(max_num_seqs=number, threads=1)) for number in (2, 3)]
     assert len(set(pids)) == 2
+
+
+async def test_a_checkpoint_beside_the_model_is_served_in_its_place(run: Run, tmp_path: Path) -> None:
+    place, folder = run(ANSWERS), tmp_path / CHECKPOINTS / "awq"
+    folder.mkdir(parents=True)
+    (tmp_path / DOCUMENT).write_text("{}")
+    async with place(folder, ServerArguments(), ready_seconds=PATIENCE_SECONDS) as server:
+        assert json.loads(await server.metrics())[0][0] == str(folder)
+
+
+@pytest.mark.parametrize("name", ["gone", "..", "../model", "/etc", "link", "awq/..", "file"])
+async def test_no_name_of_a_checkpoint_leads_elsewhere(name: str, run: Run, tmp_path: Path) -> None:
+    place, folder = run(ANSWERS), tmp_path / CHECKPOINTS
+    (folder / "awq").mkdir(parents=True)
+    (folder / "link").symlink_to("/etc")
+    (folder / "file").write_text("")
+    write(place.control / WANTED, dumps(Wanted(id="1", words=("a",), checkpoint=name, port=1)))
+    until(lambda: place.state().status is not None)
+    assert place.state().status == NOT_STARTED
+    assert f"there is no checkpoint {name!r} beside the model" in (place.witness / LOG).read_text()
 
 
 async def test_a_newer_one_ends_the_one_before_also_where_that_does_not_want_to(run: Run, tmp_path: Path) -> None:
