@@ -41,9 +41,10 @@ def source_key(spec: Spec) -> str:
         source["signature"] = {"method": signature.method, "path": signature.path,
                                "key_from": {"kind": signature.kind, **signature.key.model_dump()}}
     access = store_access(spec)
-    task, group_by = spec.accuracy.task, spec.accuracy.group_by
+    task, group_by, checkpoints = spec.accuracy.task, spec.accuracy.group_by, spec.engine.checkpoints
     beside = {**({"task": task.model_dump()} if task else {}), **({"group_by": group_by} if group_by else {}),
-              **({"generate": True} if generates(spec) else {})}
+              **({"generate": True} if generates(spec) else {}),
+              **({"checkpoints": [one.model_dump() for one in checkpoints]} if checkpoints else {})}
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
             *([access] if access else []), *([beside] if beside else [])]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
@@ -104,8 +105,9 @@ def store_folder(spec: Spec) -> str:
 
 def source_claims(spec: Spec) -> tuple[str, ...]:
     """Names of the PersistentVolumeClaims that hold the model and its data, sorted. The store's may be among them."""
-    data = [item.uri for item in (spec.engine.calibration, spec.accuracy.evaluation) if item]
-    return tuple(sorted({claim for uri in (spec.source.uri, *data) if (claim := claim_of(uri))}))
+    uris = [spec.source.uri, *(item.uri for item in (spec.engine.calibration, spec.accuracy.evaluation) if item),
+            *(one.uri for one in spec.engine.checkpoints)]
+    return tuple(sorted({claim for uri in uris if (claim := claim_of(uri))}))
 
 
 def claim_of(uri: str) -> str | None:
@@ -156,16 +158,20 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         mounts={claim: f"{SOURCES_PATH}/{claim}" for claim in source_claims(spec)},
         keep_reference=spec.quality is not None,
         bucket=contract.BucketRequest(uri=spec.store.uri) if in_bucket(spec.store.uri) else None,
-        generate=_generate(spec) if generates(spec) else None,
+        generate=_generate(spec, resolved) if generates(spec) else None,
     )
 
 
-def _generate(spec: Spec) -> contract.GenerateRequest:
+def _generate(spec: Spec, resolved: ResolvedSource | None) -> contract.GenerateRequest:
     """What is not asked for is 0."""
+    digests = resolved.checkpoint_digests if resolved else {}
     tokens = spec.objective.tokens or TokensSpec()
     return contract.GenerateRequest(
         ttft_ms=float(tokens.ttft_milliseconds or 0), tpot_ms=float(tokens.tpot_milliseconds or 0),
-        context_tokens=spec.engine.context_tokens or 0)
+        context_tokens=spec.engine.context_tokens or 0,
+        checkpoints=tuple(contract.CheckpointRequest(name=one.name, uri=one.uri,
+                                                     digest=digests.get(one.name, one.digest))
+                          for one in spec.engine.checkpoints))
 
 
 def _captures(spec: Spec, namespace: str) -> contract.CapturesRequest | None:

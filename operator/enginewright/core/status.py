@@ -57,6 +57,15 @@ class FailureStatus(StatusModel):
     """True when the device's memory ran out, not the pod's."""
 
 
+class CheckpointStatus(StatusModel):
+    """Other weights of a language model."""
+
+    name: str
+    """Its name in the spec."""
+    digest: str
+    """SHA-256 of its content."""
+
+
 class SourceStatus(StatusModel):
     """What the resolve Job found the source to be."""
 
@@ -72,6 +81,8 @@ class SourceStatus(StatusModel):
     """SHA-256 of the evaluation data."""
     calibration_digest: str | None = None
     """SHA-256 of the calibration data."""
+    checkpoints: tuple[CheckpointStatus, ...] | None = None
+    """Checkpoints of a language model that the spec lists."""
     attempts: int | None = None
     """Failed attempts to resolve it."""
     last_failure_time: str | None = Field(default=None, json_schema_extra=TIME)

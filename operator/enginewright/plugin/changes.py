@@ -17,7 +17,7 @@ from enginewright.core.manifests import revision_name
 from enginewright.core.placement import place
 from enginewright.core.problems import Problem
 from enginewright.core.request import build_request, server_image, source_key
-from enginewright.core.spec import DataSpec, SourceSpec, Spec, parse_spec, validate
+from enginewright.core.spec import CheckpointSpec, DataSpec, SourceSpec, Spec, parse_spec, validate
 from enginewright.core.spec.fleet import classes_of, member_spec
 from enginewright_builder.contract import ResolvedSource, RuntimeRequest
 
@@ -110,10 +110,11 @@ def _unread(spec: Spec) -> ResolvedSource:
     """The source and its data, which only the operator reads: a URI is digested in place of the content."""
     return ResolvedSource(digest=_digest(spec.source), format="onnx", size_bytes=0,
                           evaluation_digest=_digest(spec.accuracy.evaluation),
-                          calibration_digest=_digest(spec.engine.calibration))
+                          calibration_digest=_digest(spec.engine.calibration),
+                          checkpoint_digests={one.name: _digest(one) for one in spec.engine.checkpoints})
 
 
-def _digest(of: SourceSpec | DataSpec | None) -> str:
+def _digest(of: SourceSpec | DataSpec | CheckpointSpec | None) -> str:
     return f"sha256:{hashlib.sha256(of.uri.encode()).hexdigest()}" if of else ""
 
 

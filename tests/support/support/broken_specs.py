@@ -51,6 +51,10 @@ def _language(**changed: Any) -> dict[str, Any]:
     return {**SOURCE, "task": "generate", "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}, **changed}
 
 
+def _listing(*checkpoints: dict[str, Any]) -> dict[str, Any]:
+    return _language(engine={"checkpoints": list(checkpoints)})
+
+
 def _prompted(**accuracy: Any) -> dict[str, Any]:
     return _language(accuracy={"evaluation": {"uri": "pvc://models/prompts.jsonl"}, **accuracy})
 
@@ -150,6 +154,20 @@ _OF_A_TASK = (
            "spec.objective.tokens", "500", "or task generate", "spec.objective.tokens is of language models"),
     Broken("a context without a task", {**SOURCE, "engine": {"contextTokens": 4096}},
            "spec.engine.contextTokens", "4096", "write task generate", "engine.contextTokens is of language models"),
+    Broken("checkpoints without a task", {**SOURCE, "engine": {"checkpoints": [
+        {"name": "awq", "uri": "pvc://models/awq"}]}},
+           "spec.engine.checkpoints", "awq", "write task generate", "engine.checkpoints is of language models"),
+    Broken("checkpoints of one name", _listing({"name": "awq", "uri": "pvc://models/awq"},
+                                               {"name": "awq", "uri": "pvc://models/awq-2"}),
+           "spec.engine.checkpoints", "awq", "its own name", "Duplicate value"),
+    Broken("a checkpoint that is the source", _listing({"name": "awq", "uri": SOURCE["source"]["uri"] + "/"}),
+           "spec.engine.checkpoints[0].uri", SOURCE["source"]["uri"], "other weights", ""),
+    Broken("a checkpoint outside of its volume", _listing({"name": "awq", "uri": "pvc://models/../awq"}),
+           "spec.engine.checkpoints[0].uri", "..", "without . and ..", ""),
+    Broken("a checkpoint that cannot be signed", {
+        **_listing({"name": "awq", "uri": "hf://org/awq@main"}),
+        "source": {**SOURCE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "a.pub"}}}},
+           "spec.engine.checkpoints[0].uri", "hf://org/awq", "copy it and its signature", ""),
     Broken("agreement of tensors", {**SOURCE, "accuracy": {"metric": "agreement"}},
            "spec.accuracy.metric", "agreement", "write cosine or another metric", "agreement compares next tokens"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,6 +31,10 @@ ENGINE = EngineSummary(
     backend="onnxruntime", precision="int8", triton_backend="python", size_bytes=23 << 20, speedup=2.2, p50_ms=9.0,
     p95_ms=11.0, p99_ms=12.5, throughput=210.0, accuracy=0.995, accuracy_low=0.993, device="CPU",
     runtime_version="onnxruntime 1.31.0", load_seconds=4.5, memory_bytes=300 << 20)
+
+
+def resolved_of(spec: Spec) -> ResolvedSource:
+    return replace(RESOLVED, checkpoint_digests={one.name: "sha256:" + "f" * 64 for one in spec.engine.checkpoints})
 
 
 def good_spec(raw: JSON) -> Spec:
@@ -81,7 +85,7 @@ class Children:
         owner, spec, config = self.owner, self.spec, self.config
         resolve = manifests.resolve_job(owner, spec, config)
         build = manifests.build_job(owner, spec, self.placement, self.fingerprint, 1, config)
-        request = build_request(owner.name, spec, RESOLVED, self.placement, config, runtime_of(spec, config))
+        request = build_request(owner.name, spec, resolved_of(spec), self.placement, config, runtime_of(spec, config))
         claim = store_claim(spec)
         found = {
             "ask_job": manifests.ask_job(owner, spec, config, manifests.shared_ask_job_name(
@@ -117,5 +121,6 @@ def children_of(name: str, raw: JSON, config: OperatorConfig | None = None, *, n
     spec = good_spec(raw)
     placement = place(spec, RESOLVED.size_bytes, config)
     assert isinstance(placement, Placement), placement
-    fingerprint = build_request(name, spec, RESOLVED, placement, config, runtime_of(spec, config)).fingerprint()
+    fingerprint = build_request(name, spec, resolved_of(spec), placement, config,
+                                runtime_of(spec, config)).fingerprint()
     return Children(Owner(name=name, namespace=namespace, uid=uid), spec, placement, fingerprint, config)

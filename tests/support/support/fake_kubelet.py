@@ -278,7 +278,9 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
         return Outcome(kind=kind, ok=False, error=error)
     source = ResolvedSource(digest=digest, format="huggingface", size_bytes=90_000_000,
                             evaluation_digest=digest if request.accuracy.evaluation else "",
-                            calibration_digest=digest if request.engine.calibration else "")
+                            calibration_digest=digest if request.engine.calibration else "",
+                            checkpoint_digests={one.name: digest for one in request.generate.checkpoints}
+                            if request.generate else {})
     if kind == "resolve":
         return Outcome(kind=kind, ok=True, source=source)
     if script.language_model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -131,12 +132,12 @@ LANGUAGE: dict[str, Any] = {**SPEC, "task": "generate", "rollout": {},
 WITH_VLLM = OperatorConfig(images=Images(server_vllm="vllm:1"))
 
 
-def of_language_model(server: ImageFacts, **spec: Any) -> Cluster:
+def of_language_model(server: ImageFacts, checkpoints: Mapping[str, str] | None = None, **spec: Any) -> Cluster:
     cluster = Cluster(spec={**LANGUAGE, **spec}, unasked=True, config=WITH_VLLM,
                       facts=Facts(server=server, builder=IMAGE_FACTS))
     cluster.operate()
     found = ResolvedSource(digest="sha256:" + "a" * 64, format="causal", size_bytes=1,
-                           evaluation_digest="sha256:" + "e" * 64)
+                           evaluation_digest="sha256:" + "e" * 64, checkpoint_digests=checkpoints or {})
     cluster.finish(Outcome(kind="resolve", ok=True, source=found), of="-resolve-")
     cluster.settle_jobs()
     cluster.operate()
@@ -164,6 +165,23 @@ def test_a_language_model_is_built_for_an_image_with_vllm_alone() -> None:
     assert not any(told["runtime"].values())
     cluster.operate()
     assert not cluster.running("-ask-")
+
+
+def test_digests_of_checkpoints_are_found_once_and_built_from() -> None:
+    listed = [{"name": name, "uri": f"pvc://models/{name}"} for name in ("gptq", "awq")]
+    found = {"gptq": "sha256:" + "1" * 64, "awq": "sha256:" + "2" * 64}
+    cluster = of_language_model(image(vLLM="0.32.0"), found, engine={"checkpoints": listed})
+    assert cluster.status["source"]["checkpoints"] == [
+        {"name": name, "digest": found[name]} for name in ("awq", "gptq")]
+    (first,) = (job.fingerprint for job in cluster.running("build"))
+    cluster.operate()
+    assert not cluster.running("-resolve-")
+    other = of_language_model(image(vLLM="0.32.0"), {**found, "awq": "sha256:" + "3" * 64},
+                              engine={"checkpoints": listed})
+    assert first != other.running("build")[0].fingerprint
+    cluster.edit(engine={"checkpoints": listed[:1]})
+    cluster.operate()
+    assert cluster.running("-resolve-")
 
 
 @pytest.mark.parametrize(("step", "container"), [("resolve", "build"), ("ladder", "prove"), ("sweep", "prove")])

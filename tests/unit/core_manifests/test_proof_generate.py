@@ -10,6 +10,7 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.proof_generate import proven_language_model
 from enginewright.core.planner.objects import views_of
 from enginewright_builder.cli import _build_parser, _proof_options
+from enginewright_builder.supervise import CHECKPOINTS
 from support.children import children_of
 from support.specs import tensor_specs
 
@@ -86,6 +87,19 @@ def test_each_program_knows_its_words_and_their_folders_are_those_of_the_mounts(
     assert at["work", "hand-over/model"] == told["--model"]
     assert built.hand_over.relative_to("/work").as_posix() == "hand-over"
     assert built.program.relative_to("/work").as_posix() == "program"
+
+
+def test_checkpoints_lie_beside_the_model_where_the_program_looks_for_them() -> None:
+    assert "hand-over/checkpoints" not in {one.get("subPath") for one in containers(CPU)["server"]["volumeMounts"]}
+    raw = {**CPU, "task": "generate", "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}},
+           "engine": {"checkpoints": [{"name": "awq", "uri": "pvc://quantised/awq"}]}}
+    pod = children_of("m", raw, CONFIG).all()["build_job"]["spec"]["template"]["spec"]
+    listed = {one["name"]: one for one in [*pod["initContainers"], *pod["containers"]]}
+    (mount,) = (one for one in listed["server"]["volumeMounts"] if one.get("subPath") == "hand-over/checkpoints")
+    assert mount == {"name": "work", "mountPath": f"/{CHECKPOINTS}", "subPath": f"hand-over/{CHECKPOINTS}",
+                     "readOnly": True}
+    assert {"source-0", "source-1"} <= mounts(listed["build"])
+    assert not any(name.startswith("source-") for name in mounts(listed["prove"]) | mounts(listed["server"]))
 
 
 def test_bad_input_of_either_half_is_not_tried_again() -> None:

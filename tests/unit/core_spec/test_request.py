@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from enginewright.core.spec import Spec, parse_spec
 from enginewright_builder.contract import (
     BucketRequest,
     BuildRequest,
+    CheckpointRequest,
     ContractError,
     GenerateRequest,
     ResolvedSource,
@@ -130,7 +133,8 @@ def test_what_changes_the_engine_or_its_proof_changes_the_fingerprint(change: Ra
 @given(valid_specs())
 @settings(max_examples=40, deadline=None)
 def test_the_builder_reads_what_was_written(raw: Raw) -> None:
-    request = request_of(raw)
+    request = request_of(raw, replace(RESOLVED, checkpoint_digests=dict.fromkeys(
+        (one.name for one in spec_of(raw).engine.checkpoints), RESOLVED.digest)))
     read = BuildRequest.from_json(request.to_json())
     assert read == request
     assert read.fingerprint() == request.fingerprint()
@@ -147,11 +151,13 @@ WITH_VLLM = OperatorConfig(images=Images(builder="b:1", server="s:1", server_vll
 VLLM = RuntimeRequest(server_image="vllm:1", backends=(), python_runtimes=())
 
 
-def of_language_model(change: Raw) -> BuildRequest:
+def of_language_model(change: Raw, checkpoints: Mapping[str, str] | None = None) -> BuildRequest:
+    """``checkpoints`` are digests."""
     spec = spec_of({**LANGUAGE, **change})
+    found = replace(CAUSAL, checkpoint_digests=checkpoints or {})
     placement = place(spec, CAUSAL.size_bytes, WITH_VLLM)
     assert isinstance(placement, Placement)
-    return build_request("llama", spec, CAUSAL, placement, WITH_VLLM, VLLM)
+    return build_request("llama", spec, found, placement, WITH_VLLM, VLLM)
 
 
 def test_what_is_asked_of_a_language_model_reaches_the_builder() -> None:
@@ -173,6 +179,36 @@ def test_what_changes_a_language_model_changes_its_fingerprint() -> None:
         {"objective": {"tokens": {"tpotMilliseconds": 40}}}, {"serving": {"image": "mine:1"}},
         {"objective": {"tokens": {"ttftMilliseconds": 500, "percentile": 95}}}]
     assert len({of_language_model(change).fingerprint() for change in changes}) == len(changes)
+
+
+AWQ: Raw = {"name": "awq", "uri": "pvc://quantised/awq"}
+STATED = "sha256:" + "7" * 64
+
+
+def test_checkpoints_reach_the_builder_and_count_by_their_content() -> None:
+    listed = {"engine": {"checkpoints": [AWQ, {"name": "fp8", "uri": "hf://org/fp8@main", "digest": STATED}]}}
+    asked = resolve_request("llama", spec_of({**LANGUAGE, **listed}), WITH_VLLM)
+    assert asked.generate is not None
+    assert asked.generate.checkpoints == (
+        CheckpointRequest(name="awq", uri="pvc://quantised/awq"),
+        CheckpointRequest(name="fp8", uri="hf://org/fp8@main", digest=STATED))
+    assert set(asked.mounts) == {"data", "models", "quantised"}
+    with pytest.raises(ContractError, match=r"checkpoints awq.*not resolved"):
+        of_language_model(listed).fingerprint()
+    requests = [of_language_model({"engine": {"checkpoints": given}}, {"awq": "sha256:" + digest * 64})
+                for given, digest in (([], "1"), ([AWQ], "1"), ([AWQ], "2"), ([{**AWQ, "uri": "pvc://m/moved"}], "1"))]
+    none, one, other, moved = [request.fingerprint() for request in requests]
+    assert len({none, one, other}) == 3
+    assert moved == one
+    assert none == of_language_model({}).fingerprint()
+
+
+@pytest.mark.parametrize("change", [{"uri": "pvc://quantised/other"}, {"name": "gptq"}, {"digest": STATED}])
+def test_a_changed_checkpoint_is_looked_at_again(change: Raw) -> None:
+    before, after, without = (spec_of({**LANGUAGE, "engine": {"checkpoints": given}})
+                              for given in ([AWQ], [{**AWQ, **change}], []))
+    assert len({source_key(one) for one in (before, after, without)}) == 3
+    assert source_key(without) == source_key(spec_of(LANGUAGE))
 
 
 def test_the_task_is_of_what_is_resolved_and_in_no_other_request() -> None:

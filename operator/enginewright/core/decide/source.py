@@ -26,7 +26,7 @@ from enginewright.core.request import build_key, resolve_request, source_claims,
 from enginewright.core.spec import Spec
 from enginewright.core.spec.source import Format
 from enginewright.core.spec.tasks import generates
-from enginewright.core.status import FailureStatus, SourceStatus
+from enginewright.core.status import CheckpointStatus, FailureStatus, SourceStatus
 from enginewright_builder.contract import CAUSAL_FORMAT, ResolvedSource
 
 # Few enough to try each where the spec leaves the format open.
@@ -90,8 +90,9 @@ def _stated(ctx: PassContext) -> ResolvedSource | None:
 def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
     """None unless the spec names all of its content by digests, and asks for no signature."""
     evaluation, calibration = spec.accuracy.evaluation, spec.engine.calibration
-    unsaid = any(data is not None and not data.digest for data in (evaluation, calibration))
-    if not spec.source.digest or unsaid or spec.source.signature is not None:
+    digests = [spec.source.digest, *(one.digest for one in (evaluation, calibration) if one),
+               *(one.digest for one in spec.engine.checkpoints)]
+    if not all(digests) or spec.source.signature is not None:
         return
     formats = FORMATS if spec.source.format == "auto" else (spec.source.format,)
     for name in (CAUSAL_FORMAT,) if generates(spec) else formats:
@@ -99,19 +100,23 @@ def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
             digest=spec.source.digest, format=name, size_bytes=0,
             evaluation_digest=evaluation.digest if evaluation else "",
             calibration_digest=calibration.digest if calibration else "",
+            checkpoint_digests={one.name: one.digest for one in spec.engine.checkpoints},
         )
 
 
 def _remembered(key: str, found: ResolvedSource) -> SourceStatus:
     return SourceStatus(
         key=key, digest=found.digest, format=found.format, size_bytes=found.size_bytes,
-        evaluation_digest=found.evaluation_digest or None, calibration_digest=found.calibration_digest or None)
+        evaluation_digest=found.evaluation_digest or None, calibration_digest=found.calibration_digest or None,
+        checkpoints=tuple(CheckpointStatus(name=name, digest=digest)
+                          for name, digest in sorted(found.checkpoint_digests.items())) or None)
 
 
 def known(memory: SourceStatus) -> ResolvedSource:
     return ResolvedSource(
         digest=memory.digest or "", format=memory.format or "", size_bytes=memory.size_bytes or 0,
-        evaluation_digest=memory.evaluation_digest or "", calibration_digest=memory.calibration_digest or "")
+        evaluation_digest=memory.evaluation_digest or "", calibration_digest=memory.calibration_digest or "",
+        checkpoint_digests={one.name: one.digest for one in memory.checkpoints or ()})
 
 
 def _forgive(ctx: PassContext, memory: SourceStatus) -> SourceStatus:

@@ -27,7 +27,8 @@ from enginewright.core.manifests.proof import (
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec import Spec
 
-PROGRAM_PATH, MODEL_PATH = "/program", "/model"
+# The program looks for checkpoints beside the model.
+PROGRAM_PATH, MODEL_PATH, CHECKPOINTS_PATH = "/program", "/model", "/checkpoints"
 CONTROL, CONTROL_PATH, CONTROL_SIZE = "control", "/control", "1Mi"
 
 
@@ -60,8 +61,10 @@ def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     the program has no use for."""
     words = ["--control", CONTROL_PATH, "--witness", WITNESS_PATH, "--model", MODEL_PATH, "--", *VLLM.program]
     started = {"command": ["python3", "-I", "-S", PROGRAM_PATH], "args": words}
+    checkpoints = {"name": WORK, "mountPath": CHECKPOINTS_PATH, "subPath": "hand-over/checkpoints", **READ_ONLY}
     return server_container(build, spec, config, started, [
         {"name": WORK, "mountPath": MODEL_PATH, "subPath": "hand-over/model", **READ_ONLY},
+        *([checkpoints] if spec.engine.checkpoints else []),
         {"name": WORK, "mountPath": PROGRAM_PATH, "subPath": "program", **READ_ONLY},
         {"name": CONTROL, "mountPath": CONTROL_PATH, **READ_ONLY}, {"name": WITNESS, "mountPath": WITNESS_PATH}])
 

@@ -1,6 +1,6 @@
 """The typed spec of ``OptimisedModel``: the one source of the CRD's schema, of parsing and of validation."""
 
-from enginewright.core.spec.engine import AccuracySpec, EngineSpec, LatencySpec, ObjectiveSpec, TaskSpec
+from enginewright.core.spec.engine import AccuracySpec, CheckpointSpec, EngineSpec, LatencySpec, ObjectiveSpec, TaskSpec
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.parse import ParsedSpec, parse_spec
 from enginewright.core.spec.placement import (
@@ -20,9 +20,9 @@ from enginewright.core.spec.source import DataSpec, InterfaceSpec, NormaliseSpec
 from enginewright.core.spec.validate import validate, validate_name
 
 __all__ = [
-    "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec", "InstancesSpec",
-    "InterfaceSpec", "JobPodTemplateSpec", "LatencySpec", "MIGSpec", "NormaliseSpec", "ObjectiveSpec", "ParsedSpec",
-    "PlacementClassSpec", "PlacementSpec", "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec", "RolloutSpec",
-    "ScalingPolicySpec", "ScheduleSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TaskSpec",
+    "AccuracySpec", "AutoscalingSpec", "BatchingSpec", "CheckpointSpec", "DRASpec", "DataSpec", "EngineSpec", "GPUSpec",
+    "InstancesSpec", "InterfaceSpec", "JobPodTemplateSpec", "LatencySpec", "MIGSpec", "NormaliseSpec", "ObjectiveSpec",
+    "ParsedSpec", "PlacementClassSpec", "PlacementSpec", "PodTemplateSpec", "PrometheusSpec", "ResourcesSpec",
+    "RolloutSpec", "ScalingPolicySpec", "ScheduleSpec", "ServingSpec", "SourceSpec", "Spec", "StoreSpec", "TaskSpec",
     "TensorSpec", "TolerationSpec", "parse_spec", "validate", "validate_name",
 ]

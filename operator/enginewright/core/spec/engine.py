@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from enginewright.core.spec.base import Remedy, SpecModel
+from enginewright.core.spec.base import Digest, Remedy, SourceUri, SpecModel
 from enginewright.core.spec.pod_template import JobPodTemplateSpec
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.source import DataSpec
@@ -26,6 +26,24 @@ Metric = Annotated[
 ]
 
 
+CheckpointName = Annotated[
+    str,
+    Field(min_length=1, max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
+    Remedy("write at most 63 lower-case letters, digits and '-', such as awq"),
+]
+
+
+class CheckpointSpec(SpecModel):
+    """Other weights of the source's language model, in a folder of their own with its tokeniser."""
+
+    name: CheckpointName
+    """What candidates, status and report call it."""
+    uri: SourceUri
+    """Where its folder is, by the same schemes as the source's, which is read with the same credentials."""
+    digest: Digest = ""
+    """SHA-256 of its content, checked before use. Resolved and recorded in status when absent."""
+
+
 class EngineSpec(SpecModel):
     """Which candidates are built, and what that may cost."""
 
@@ -43,6 +61,11 @@ class EngineSpec(SpecModel):
     context_tokens: int | None = Field(default=None, ge=16, le=16_777_216)
     """With task generate: tokens of the longest prompt and its answer together. A shorter context leaves more memory
     for requests at the same time. Left out: what the model was made for."""
+    checkpoints: tuple[CheckpointSpec, ...] = Field(
+        default=(), max_length=8,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
+    """With task generate: weights of the same model that are quantised already (FP8, AWQ, GPTQ, compressed-tensors) or
+    tuned otherwise. They compete with the source's, and the gate holds each of them against the source as it is."""
     stop_when: Literal["budgetSpent", "objectiveMet"] = "budgetSpent"
     """When no more candidates are tried: once the time budget is spent or all are tried; or with objectiveMet as soon
     as one that may be served takes at most half of spec.objective.latency for a single sample, before the server's own

@@ -79,6 +79,8 @@ FOREIGN: tuple[Foreign, ...] = (
             remedy="write spec.objective.latency in its place, or task generate"),
     Foreign(path="engine.contextTokens", why="is of language models", task=INFER,
             remedy="remove it, or write task generate"),
+    Foreign(path="engine.checkpoints", why="is of language models", task=INFER, kind="list",
+            remedy="remove it, or write task generate"),
 )
 
 

@@ -31,6 +31,8 @@ CALIBRATED = ("int8", "fp8")
 
 # Metrics on labels that answer yes or no.
 WITH_THRESHOLD = ("accuracy", "f1-macro", "f1-micro")
+# From where a source comes without what was signed beside it.
+NO_SIGNATURE = ("https://", "hf://")
 # Above these a gate lets everything pass: a cosine of 0.75 is another model, not a less exact one.
 MAX_TOLERANCE = {"relative-error": 0.5}
 USUAL_MAX_TOLERANCE = 0.25
@@ -120,6 +122,20 @@ def _data(spec: Spec) -> Iterator[Problem]:
                        "measure accuracy on data that did not calibrate the engine: name another set")
 
 
+def _checkpoints(spec: Spec) -> Iterator[Problem]:
+    names = [one.name for one in spec.engine.checkpoints]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield _problem("spec.engine.checkpoints", twice, "repeats a name", "give each checkpoint its own name")
+    for index, one in enumerate(spec.engine.checkpoints):
+        if one.uri.rstrip("/") == spec.source.uri.rstrip("/"):
+            yield _problem(f"spec.engine.checkpoints[{index}].uri", one.uri, "is the source itself, which is always a "
+                           "candidate", "name other weights of the same model, or remove it")
+        if spec.source.signature and one.uri.startswith(NO_SIGNATURE):
+            yield _problem(f"spec.engine.checkpoints[{index}].uri", one.uri, "cannot be signed as "
+                           "spec.source.signature asks: by https:// one file is fetched, by hf:// what a build reads",
+                           "copy it and its signature to a volume, or remove it")
+
+
 def _accuracy(spec: Spec) -> Iterator[Problem]:
     limit = MAX_TOLERANCE.get(spec.accuracy.metric, USUAL_MAX_TOLERANCE)
     if spec.accuracy.max_loss > limit:
@@ -159,7 +175,7 @@ def _signature(spec: Spec) -> Iterator[Problem]:
     if len(named) != 1:
         yield _problem("spec.source.signature", named, "needs the key from one place",
                        "give either configMapKeyRef or secretKeyRef, with name and key")
-    if spec.source.uri.startswith(("https://", "hf://")):
+    if spec.source.uri.startswith(NO_SIGNATURE):
         yield _problem("spec.source.signature", named,
                        "needs a source on a volume, in a bucket or in a registry: by https:// one file is fetched, by "
                        "hf:// what a build reads, not all that was signed",
@@ -335,6 +351,7 @@ def _uris(spec: Spec) -> Iterator[Problem]:
         uris["spec.engine.calibration.uri"] = spec.engine.calibration.uri
     if spec.accuracy.evaluation is not None:
         uris["spec.accuracy.evaluation.uri"] = spec.accuracy.evaluation.uri
+    uris |= {f"spec.engine.checkpoints[{index}].uri": one.uri for index, one in enumerate(spec.engine.checkpoints)}
     for field, uri in uris.items():
         if not uri.startswith("https://") and {"..", "."} & set(uri.split("/")):
             yield _problem(field, uri, "leaves its folder", "write the path without . and ..")
@@ -376,7 +393,7 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
 
 
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
-    _replicas, schedule_problems, _engine, _data, _accuracy, _labels, _objective, _energy, _batching, _placement, _mig,
-    _rollout, _gateway, _interface, _uris, _resources, reach_problems, _signature, _store, quality_problems,
-    captured_problems, queue_problems,
+    _replicas, schedule_problems, _engine, _checkpoints, _data, _accuracy, _labels, _objective, _energy, _batching,
+    _placement, _mig, _rollout, _gateway, _interface, _uris, _resources, reach_problems, _signature, _store,
+    quality_problems, captured_problems, queue_problems,
 )

@@ -114,7 +114,8 @@ FLEET: Raw = {
 
 LANGUAGE: Raw = {
     "source": {"uri": "hf://org/name@main"}, "task": "generate",
-    "engine": {"contextTokens": 4096},
+    "engine": {"contextTokens": 4096, "checkpoints": [
+        {"name": "awq", "uri": "pvc://models/awq", "digest": _DIGEST}]},
     "accuracy": {"metric": "agreement", "evaluation": {"uri": "pvc://models/prompts.jsonl"}},
     "objective": {"tokens": {"percentile": 95, "ttftMilliseconds": 500, "tpotMilliseconds": 50.5}},
     "rollout": {"strategy": "Recreate"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 3, "holdSeconds": 600},
