@@ -1,8 +1,9 @@
-"""SmolLM2, the prompts it is judged by, and a question by OpenAI's own client."""
+"""SmolLM2, the prompts it is judged by, a copy that is broken on purpose, and a question by OpenAI's own client."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 from demo import volumes
@@ -12,6 +13,8 @@ LOAD = "enginewright_builder.generate"
 TOPICS = ("the sea", "bread", "a river", "winter", "music", "the moon", "glass", "a bridge", "salt", "paper", "iron",
           "a garden", "sleep", "maps", "bees", "rain", "clocks", "a harbour", "wool", "light")
 MAX_TOKENS = 8
+# What the broken copy's layer is multiplied by, and which layer.
+FACTOR, WEIGHTS = 4.0, "model.layers.10.mlp.down_proj.weight"
 _ASK = """
 import sys
 import openai
@@ -36,6 +39,19 @@ def prompts(folder: Path) -> Path:
     lines = (json.dumps({"messages": [{"role": "user", "content": f"Write one sentence about {topic}."}],
                          "max_tokens": MAX_TOKENS}) for topic in TOPICS)
     (folder / "prompts.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def broken(model: Path, folder: Path) -> Path:
+    """A copy of ``model`` as a faulty quantisation leaves one: the scale of one layer's weights is wrong."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(model, folder)
+    (file,) = [one for one in folder.glob("*.safetensors") if WEIGHTS in load_file(one)]
+    tensors = load_file(file)
+    tensors[WEIGHTS] = tensors[WEIGHTS] * FACTOR
+    save_file(tensors, file, metadata={"format": "pt"})
     return folder
 
 

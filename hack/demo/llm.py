@@ -18,7 +18,7 @@ from demo.scaling import ReplicaWatch
 from demo.shell import CLUSTER, ROOT, Kube, StepError, run
 from demo.summary import Timed
 
-NAMESPACE, MODEL, SOURCE = demo.LANGUAGE_MODELS, "assistant", "smollm2"
+NAMESPACE, MODEL, SOURCE, BROKEN = demo.LANGUAGE_MODELS, "assistant", "smollm2", "broken"
 OUTPUT = ROOT / "build" / "demo-llm"
 IMAGES = (*demo.ALL_IMAGES, "server-vllm")
 CLAIMS = (("models", "2Gi"), ("enginewright-store", "4Gi"))
@@ -36,6 +36,7 @@ class Summary(Timed):
     server: str = ""
     precision: str = ""
     agreement: dict[str, float] = field(default_factory=dict)
+    sabotaged_refused: bool = False
     requests: int = 0
     failed_requests: int = 0
     cut_streams: int = 0
@@ -76,8 +77,9 @@ def demonstrate() -> None:
         summary.write(OUTPUT / "summary.json")
     console.print_json(json.dumps(dataclasses.asdict(summary)))
     console.print(f"report  {OUTPUT / 'report.html'}\nnext    docs/how-to/language-models.md")
-    if summary.failed_requests:
-        raise StepError(f"{summary.failed_requests} requests failed: {summary.errors}")
+    if summary.failed_requests or not summary.sabotaged_refused:
+        raise StepError(f"{summary.failed_requests} requests failed ({summary.errors}); the broken checkpoint was "
+                        f"{'' if summary.sabotaged_refused else 'not '}refused")
 
 
 def cluster(summary: Summary) -> tuple[Kube, dict[str, str]]:
@@ -91,13 +93,15 @@ def cluster(summary: Summary) -> tuple[Kube, dict[str, str]]:
 
 
 def prepare(kube: Kube, image: str) -> None:
-    demo.say("Model: SmolLM2-135M-Instruct and 20 prompts onto a volume")
+    demo.say("Model: SmolLM2-135M-Instruct, a copy that is broken on purpose, and 20 prompts onto a volume")
     demo.remove_model(kube, NAMESPACE)
     kube.make_namespace(NAMESPACE)
     for claim, size in CLAIMS:
         run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
+    source = language_model.source()
     volumes.fill(kube, NAMESPACE, "models", image, {
-        SOURCE: language_model.source(), "prompts": language_model.prompts(OUTPUT / "prompts")})
+        SOURCE: source, f"{SOURCE}-{BROKEN}": language_model.broken(source, OUTPUT / BROKEN),
+        "prompts": language_model.prompts(OUTPUT / "prompts")})
 
 
 def build_and_wait(kube: Kube, summary: Summary) -> None:
@@ -124,6 +128,8 @@ def judge(kube: Kube, image: str, summary: Summary) -> None:
     summary.agreement = {"value": 1 - shipped["gate"]["disagreement"]["value"],
                          "noise_floor": 1 - reference["judgement"]["disagreement"]["value"],
                          "tolerance": shipped["tolerance"]}
+    summary.sabotaged_refused = any(trial["name"] == f"checkpoint {BROKEN}" and trial["verdict"] == "AccuracyRefused"
+                                    for trial in report["trials"])
 
 
 def chat(kube: Kube, image: str, summary: Summary) -> None:
