@@ -3,8 +3,8 @@
 #
 # Three rows of steps run side by side: end-to-end tests, which mostly wait for a node; tests that mostly wait for a
 # tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their output goes to build/test
-# alone, and what only computes has a lower priority. Each row runs one step at a time, cheapest first. Every step runs even when another fails, so that one run shows all there is to mend; only
-# without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
+# alone, and what only computes has a lower priority. Each row runs one step at a time, cheapest first. Every step runs
+# even when another fails, so that one run shows all there is to mend; only without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 cd "$REPO_ROOT" || exit 1
