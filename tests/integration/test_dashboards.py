@@ -19,7 +19,7 @@ from support.prometheus import answers, running
 @pytest.fixture
 async def prometheus(operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
                      ) -> AsyncIterator[str]:
-    """Of an operator that has brought one model up."""
+    """Of an operator that has brought one model up, and knows a language model."""
     async with (
         embedded(operator_kubeconfig, namespace) as operator,
         serving(metrics_app(operator.metrics.registry), 0) as port,
@@ -28,6 +28,8 @@ async def prometheus(operator_kubeconfig: Path, namespace: str, models: Models, 
         await models.create(model(autoscaling={"maxReplicas": 2},
                                   objective={"latency": {"percentile": 99, "milliseconds": 50}}))
         await models.wait("Ready", "True")
+        await models.create(model("chat", task="generate", accuracy={"evaluation": {"uri": "pvc://models/prompts.jsonl"}},
+                                  objective={"tokens": {"ttftMilliseconds": 400, "tpotMilliseconds": 50}}))
         yield url
 
 
@@ -36,8 +38,9 @@ NOT_HERE = ("enginewright_gpu_", "enginewright_failed_requests", "per_joule", "l
 
 
 async def test_no_panel_about_the_operator_is_empty(prometheus: str, namespace: str) -> None:
-    variables = {"__rate_interval": "1m", "namespace": namespace, "model": "minilm"}
-    asked = [(panel, text) for panel, text in expressions("enginewright_", variables)
+    variables = {"__rate_interval": "1m", "namespace": namespace}
+    asked = [(panel, text.replace("$model", "chat" if panel.startswith("language-model: ") else "minilm"))
+             for panel, text in expressions("enginewright_", variables)
              if not any(metric in text for metric in NOT_HERE)]
     assert len(asked) > 7
     async with httpx.AsyncClient() as http:
