@@ -24,7 +24,7 @@ from enginewright_builder.evidence.content import hardware, in_words, versions
 from enginewright_builder.generate.ability import Ability, ability
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import candidates, ground, listed, reference
-from enginewright_builder.generate.competition import Result, candidates_of, settings_of
+from enginewright_builder.generate.competition import Result, candidates_of, chosen, settings_of
 from enginewright_builder.generate.figures import Objective
 from enginewright_builder.generate.gate import Judgement
 from enginewright_builder.generate.reading import lengths
@@ -187,8 +187,9 @@ def _notes(result: Result, aim: Aim, wishes: GenerateRequest) -> list[str]:
     if aim.asked and not result.shipped.best.meets:
         notes.append(f"No configuration kept the objective for {aim.percentile:g} % of the requests: the one with the "
                      "most requests a second that keep it ships.")
-    if result.shipped.name != result.trials[0].name and not result.confirmed:
-        notes.append("There was no time to measure vLLM's own settings again at the end.")
+    if not result.confirmed and chosen(result.trials).name != result.trials[0].name:
+        notes.append("vLLM's own settings ship: they could not be measured again at the end, and only what is better "
+                     "than both measurements ships. Write a larger buildBudgetSeconds.")
     return notes
 
 

@@ -56,7 +56,8 @@ def _that_gained(listed: Sequence[Candidate], trials: Sequence[Trial]) -> list[C
 async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, longest: int, gpu: bool,
                       progress: Progress) -> Result:
     """Each setting that serves better than the best so far stays, as long as there is time. At the end the default is
-    measured again: machines change while they are measured, and what ships is to be better than both."""
+    measured again: machines change while they are measured, and what ships is to be better than both. Where that could
+    not be, the default ships."""
     first, found, leader = trials[0], list(trials), chosen(trials)
     planned = moves(leader.best.concurrency, longest=longest, gpu=gpu)
     for number, move in enumerate(planned):
@@ -70,10 +71,10 @@ async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, lo
         if tried.verdict == "Passed":
             leader = tried
     again: tuple[Point, ...] = ()
-    if leader is not first and bench.left > first.start_seconds + bench.load_seconds:
+    if leader is not first and bench.left > known.again:
         again = await bench.loads(Candidate(name=first.name, precision=first.precision, arguments=first.arguments))
         found[0] = dataclasses.replace(first, points=(*first.points, *again))
-    shipped = leader if leader is not first and gains(leader.best, found[0].best) else found[0]
+    shipped = leader if again and gains(leader.best, found[0].best) else found[0]
     return Result(trials=tuple(judged(found, shipped)), shipped=_marked(shipped), known=known,
                   default=found[0].best, confirmed=bool(again))
 

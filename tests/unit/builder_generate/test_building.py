@@ -263,6 +263,16 @@ def test_what_there_is_no_time_for_is_not_started(ask: Callable[..., BuildReques
     assert "the time budget of 505 s leaves" in skipped.reason
 
 
+def test_trials_leave_the_time_that_the_default_takes_once_more(ask: Callable[..., BuildRequest],
+                                                                tmp_path: Path) -> None:
+    """Of 500 s one more start of 300 s would be enough for a trial, and not for what follows it."""
+    servers = Servers(lambda arguments: {"start_seconds": 300.0})
+    outcome = built(ask(), tmp_path / "scratch", servers, Budget(500))
+    assert len(servers.started) == 1
+    skipped = next(one for one in outcome.candidates if one.name == "fp32, n-grams")
+    assert "are for vLLM's own settings, which are measured again" in skipped.reason
+
+
 def test_a_budget_that_ends_before_the_reference_has_answered_is_too_small(ask: Callable[..., BuildRequest],
                                                                            tmp_path: Path) -> None:
     with pytest.raises(UserError, match="before the unquantised model had answered 20 prompts") as caught:

@@ -45,7 +45,7 @@ class Bench:
         self.values, self.again, self.left, self.tried = values, again, left, list[str]()
 
     async def reference(self, one: Candidate) -> tuple[Trial, Known]:
-        return self._trial(one), Known(records=(), floor=(), version="1", seconds=1.0)
+        return self._trial(one), Known(records=(), floor=(), version="1", seconds=1.0, again=2.0)
 
     async def trial(self, one: Candidate, known: Known, rival: Point | None = None) -> Trial:
         self.tried.append(one.name)
@@ -96,9 +96,9 @@ async def test_the_default_is_measured_again_and_what_ships_is_better_than_both(
     assert result.shipped.best.value >= result.default.value
 
 
-async def test_without_time_the_default_is_not_measured_again() -> None:
-    result = await competed(Bench({"grams": 12}, again=99, left=1.0), "grams")
-    assert result.shipped.name == "grams"
+async def test_the_default_ships_where_there_is_no_time_to_measure_it_again() -> None:
+    result = await competed(Bench({"grams": 12}, left=1.0), "grams")
+    assert result.shipped.name == "fp32"
     assert not result.confirmed
 
 
