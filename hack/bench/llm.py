@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import llm_build, llm_speed
+from bench import llm_build, llm_quantised, llm_speed
 from bench.machine import hardware, processor, versions
 from enginewright_builder.generate.packages import version
 
@@ -42,7 +42,9 @@ def main() -> int:
     result = _earlier(given.output, {"hardware": machine, "versions": {**versions(), "vllm": version()}})
     result["command"] = [*result.get("command", []), command(given)]
     parts: Mapping[str, Callable[[], Iterator[None]]] = {
-        "build": lambda: llm_build.run(given, result), "sweep": lambda: llm_speed.sweep(given, result),
+        "build": lambda: llm_build.run(given, result, "build"),
+        "checkpoints": lambda: llm_build.run(given, result, "checkpoints", given.forms.split(",")),
+        "sweep": lambda: llm_speed.sweep(given, result),
         "pairs": lambda: llm_speed.pairs(given, result)}
     with kept_logs(given.logs):
         for name in given.parts.split(","):
@@ -119,7 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.llm", description=__doc__)
     parser.add_argument("--inputs", type=Path, default=Path("/tmp/bench-llm/models"),  # noqa: S108 - unpack-llm.sh's
                         help="folder of the folder smollm2")
-    parser.add_argument("--parts", default="build,sweep,pairs", help="of build, sweep, pairs; they add to one file")
+    parser.add_argument("--parts", default="build,sweep,pairs",
+                        help="of build, checkpoints, sweep, pairs; they add to one file")
+    parser.add_argument("--forms", default=",".join(llm_quantised.FORMS), help="of the quantised copies of checkpoints")
     parser.add_argument("--accelerator", default="gpu", choices=("gpu", "cpu"))
     parser.add_argument("--prompts", type=int, default=300)
     parser.add_argument("--answer-tokens", type=int, default=64)

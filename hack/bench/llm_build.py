@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import llm_quantised
 from bench.llm_prompts import prompts
 from enginewright_builder.contract import load, to_plain
 from enginewright_builder.generate.trial import Trial
@@ -25,19 +27,21 @@ PATIENCE_SECONDS = 60.0
 NOISE = "NoiseFloorTooHigh"
 
 
-def run(given: argparse.Namespace, result: dict[str, Any]) -> Iterator[None]:
-    """Adds ``build`` to the result, and yields when there is something to save."""
+def run(given: argparse.Namespace, result: dict[str, Any], part: str, forms: Sequence[str] = ()) -> Iterator[None]:
+    """Adds ``part`` to the result, and yields when there is something to save. Copies of the model in ``forms`` are
+    checkpoints that compete."""
     end = time.monotonic() + given.build_seconds
     found: dict[str, Any] = {"refused": []}
-    result["build"] = found
+    result[part] = found
     with tempfile.TemporaryDirectory(prefix="build-") as folder:
+        listed = [f"--checkpoint={form}={_copy(given, Path(folder), form)}" for form in forms]
         data = Path(folder) / "prompts.jsonl"
         data.write_text("\n".join(prompts(given.prompts, given.answer_tokens)) + "\n")
         for tolerance in given.tolerances.split(","):
             budget = round(end - time.monotonic())
             words = ["--task", "generate", "--model", str(given.inputs / "smollm2"), "--name", "smollm2",
                      "--evaluation", str(data), "--tolerance", tolerance, "--accelerator", given.accelerator,
-                     "--budget-seconds", str(budget)]
+                     *listed, "--budget-seconds", str(budget)]
             begin, store = time.monotonic(), Path(folder) / tolerance
             status, text = _ran([sys.executable, "-m", "enginewright_builder", *words, "--output", str(store),
                                  "--json"], budget + PATIENCE_SECONDS)
@@ -51,6 +55,11 @@ def run(given: argparse.Namespace, result: dict[str, Any]) -> Iterator[None]:
             yield
             if NOISE not in text:
                 raise RuntimeError(f"enginewright-build ended with status {status}: {text[-3000:]}")
+
+
+def _copy(given: argparse.Namespace, folder: Path, form: str) -> Path:
+    llm_quantised.write(given.inputs / "smollm2", folder / f"smollm2-{form}", form)
+    return folder / f"smollm2-{form}"
 
 
 def _ran(command: Sequence[str], seconds: float) -> tuple[int, str]:
@@ -88,7 +97,7 @@ def _why(text: str) -> str:
 
 def _typed(words: Sequence[str]) -> str:
     """As a person types it: files by their names."""
-    return " ".join(["enginewright-build", *(Path(one).name if one.startswith(os.sep) else one for one in words)])
+    return " ".join(["enginewright-build", *(re.sub(rf"(^|=){os.sep}.*{os.sep}", r"\1", one) for one in words)])
 
 
 def _report(store: Path) -> Path:

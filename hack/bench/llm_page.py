@@ -15,10 +15,17 @@ SPEEDS = ("configuration", "requests/s within the objective", "in flight", "meet
           "each further p99, ms", "tokens/s", "ready after, s")
 
 
+COPIES = ("The copies are in the form of compressed-tensors, rounded to the nearest value without calibration "
+          "(`hack/bench/llm_quantised.py`): INT8 and FP8 with a scale for each channel, and activations likewise; INT4 "
+          "weights with a scale for each 64.")
+
+
 def page(result: dict[str, Any], data: str = "language-models.json") -> str:
     """Markdown; ``data`` is the file beside it."""
     return "\n".join(["# Language models on a GPU", "", _where(result, data), "",
-                      *(_build(result["build"]) if "build" in result else []),
+                      *(_build("A build of SmolLM2-135M", result["build"]) if "build" in result else []),
+                      *(_build("A build of SmolLM2-135M beside quantised copies of it", result["checkpoints"], COPIES)
+                        if "checkpoints" in result else []),
                       *(_speed(result["speed"]) if "speed" in result else []),
                       *_failed(result.get("failed", []))]).rstrip() + "\n"
 
@@ -35,17 +42,17 @@ def _where(result: dict[str, Any], data: str) -> str:
     return f"{commands} on {gpu}{hardware['cpu']}, {hardware['cores']} cores; {versions}. The data is [{data}]({data})."
 
 
-def _build(built: dict[str, Any]) -> list[str]:
+def _build(title: str, built: dict[str, Any], *about: str) -> list[str]:
     refused = [f"- With a tolerance of {one['tolerance']:g} the build was refused: {one['why']}"
                for one in built["refused"]]
-    head = ["## A build of SmolLM2-135M", "",
+    head = [f"## {title}", "", *(line for text in about for line in (text, "")),
             f"`{built['command']}`, {built['seconds']:.0f} s of a budget of {built['budget_s']} s.", "", *refused]
     if "shipped" not in built:
         return [*head, ""]
     prompts, floor = built["prompts"], built["floor"]
     return [*head, *([""] if refused else []),
             f"It ships **{built['shipped']}**, at {built['gain']:.2f} times the tokens a second of the unquantised "
-            f"model by vLLM's own settings{'' if built['confirmed'] else ' (not measured again at the end)'}: "
+            "model by vLLM's own settings: "
             f"`{' '.join(built['words'])}`.", "",
             f"The gate compared {floor['places']} next tokens of {prompts['count']} prompts "
             f"({prompts['mean_tokens']:g} tokens in the mean). The noise floor: {floor['disagreement']:.2%} of the "

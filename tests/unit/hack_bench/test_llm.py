@@ -90,6 +90,11 @@ def test_a_page_has_each_number_from_the_file() -> None:
     assert text.count("| order |") == 1
 
 
+def test_a_typed_command_names_files_without_their_folders() -> None:
+    assert llm_build._typed(["--model", "/tmp/a/smollm2", "--checkpoint=int8=/tmp/b/c", "--tolerance", "0.05"]) == (
+        "enginewright-build --model smollm2 --checkpoint=int8=c --tolerance 0.05")
+
+
 def test_the_command_repeats_the_run() -> None:
     given = llm._parser().parse_args(["--output", "x.json", "--parts", "build", "--hidden", "256"])
     assert llm.command(given) == "make bench-llm 'ARGS=--parts=build --hidden=256'"
