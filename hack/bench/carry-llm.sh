@@ -4,7 +4,7 @@
 #
 # Usage: [WHEELS=DIR] carry-llm.sh OUT_DIR    (needs xz and a venv from `make venv`; wheels that lie in DIR are not fetched)
 # OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the GPU machine:
-#   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make bench-llm INPUTS=TARGET
+#   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make bench-llm INPUTS_LLM=TARGET
 set -euo pipefail
 out=${1:?usage: carry-llm.sh OUT_DIR}
 root=$(cd "$(dirname "$0")/../.." && pwd)
