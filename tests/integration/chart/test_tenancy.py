@@ -58,7 +58,7 @@ def test_network_policies_are_in_every_namespace_of_models(objects: Objects) -> 
                 for item in found["NetworkPolicy"]}
 
     both = {(name, which) for name in ("team-a", "team-b")
-            for which in ("replicas", "activators", "jobs", "server-images")}
+            for which in ("replicas", "language-models", "activators", "jobs", "server-images")}
     assert namespaces({"watchNamespaces": ["team-a", "team-b"]}) == both
     assert namespaces({}, namespaces=["team-a", "team-b"]) == both
 
