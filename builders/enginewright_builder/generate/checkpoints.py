@@ -18,7 +18,7 @@ from enginewright_builder.sources.signature import asked_for
 
 FIELD = "spec.engine.checkpoints"
 MOST = 8
-# As the CRD has it: names are folders of a hand-over, too.
+# The CRD has the same pattern. A hand-over has a folder for each name.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SOURCE, _DIGEST = "spec.source.uri", "spec.source.digest"
 
@@ -33,7 +33,8 @@ class Checkpoint:
 
 def resolve_checkpoints(request: BuildRequest, source: Causal, scratch: Path) -> Mapping[str, Checkpoint]:
     """By their names, in the order of the request. Raises as a source does, with the checkpoint's field, and
-    :class:`UserError` ``RequestInvalid`` or ``CheckpointMismatch``. A signature that is asked for is asked of each."""
+    :class:`UserError` ``RequestInvalid`` or ``CheckpointMismatch``. Where the request
+    asks for a signature, each checkpoint needs one."""
     listed = request.generate.checkpoints if request.generate else ()
     _check_names(listed)
     return {one.name: _resolve(request, one, source, number, scratch) for number, one in enumerate(listed)}

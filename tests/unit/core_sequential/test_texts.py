@@ -1,5 +1,5 @@
-"""Language models: does noise promote or block, and what is said of a candidate that is worse? Made-up traffic, seeded
-(``support/text_traffic.py``)."""
+"""Analysis of language models: noise neither promotes nor blocks, and a refusal names what is worse. The traffic
+is made up by seed (``support/text_traffic.py``)."""
 
 from __future__ import annotations
 
