@@ -72,7 +72,7 @@ class Window:
         sample = replace(sample, queued=found_queued(sample))
         if self._samples and self._learning:
             before = self._samples[-1]
-            sample = replace(sample, full=never_idle(before, sample), calm=calm(before, sample))
+            sample = replace(sample, full=never_idle(self._samples, sample), calm=calm(before, sample))
         self._samples.append(sample)
         if len(self._samples) > SAMPLES:
             self._age(self._samples.popleft())

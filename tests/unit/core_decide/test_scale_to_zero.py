@@ -99,6 +99,8 @@ def test_up_with_the_first_request_and_direct_again_when_a_replica_is_ready() ->
     cluster.kubelet()
     assert described(cluster.operate()) == ["Apply Service minilm-replicas", "Apply Service minilm"]
     assert cluster.backend == cluster.revision == revision
+    cluster.operate()
+    assert cluster.says("Available") == "True/Waking", "the slices of the Service still have the activator alone"
     cluster.controllers()
     cluster.operate()
     assert cluster.says("Ready") == "True/Serving"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from enginewright.core.observed import Sample
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.limits import ScaleDecision
+from enginewright.core.scaling.seen import believe
 from enginewright.observe.window import Window
 
 COLD = 20.0
@@ -167,3 +168,26 @@ def test_one_slow_replica_among_four_is_seen(does: float, least: int, said: str)
     loop.run(lambda _: 52.0, 600)
     assert "r2" not in loop.told[-1].message
     assert loop.counts[-1] == 4
+
+
+def busy_for(seconds: float, step: float, each: float) -> float:
+    """The share that is believed of a replica with 60 requests waiting all the time, which counts ``each`` answers at
+    the end of each ``step`` seconds; it was measured with 12 a second."""
+    window, ended = Window(0.0), 0
+    for at in range(int(seconds)):
+        served = each * (int(at / step) - ended)
+        ended = int(at / step)
+        window.add(Sample(time=float(at), ready=1, arrived=12.0, pending={"r0": 60.0}, served={"r0": served}))
+    return believe(window.view().samples, measured(12.0, 0.5)).share
+
+
+@pytest.mark.parametrize("seconds", range(8, 60, 5))
+def test_one_whose_steps_take_longer_than_a_sample_is_not_taken_for_slow(seconds: int) -> None:
+    assert busy_for(seconds, 4.0, 48.0) == 1.0
+    assert busy_for(seconds, 3.6, 12 * 3.6) >= 0.85
+    assert busy_for(40, 4.0, 24.0) == pytest.approx(0.5)
+
+
+def test_one_that_ends_nothing_is_seen_after_a_while() -> None:
+    assert busy_for(14, 1000.0, 0.0) == 1.0
+    assert busy_for(17, 1000.0, 0.0) == pytest.approx(0.05)

@@ -82,7 +82,12 @@ def to_zero(ctx: PassContext) -> bool:
 
 
 def taken_over(observed: Observed) -> bool:
-    """Whether everything that comes through the Service comes to the activator."""
+    """Whether everything that comes through the Service comes to the activator, and will."""
+    return observed.service is not None and observed.service.activator and held(observed)
+
+
+def held(observed: Observed) -> bool:
+    """Whether everything that comes through the Service comes to the activator now: nodes follow the endpoints, which
+    are a moment behind what the Service selects."""
     ready = [entry for entry in observed.endpoints if entry.ready and not entry.terminating]
-    selected = observed.service is not None and observed.service.activator
-    return selected and bool(ready) and all(entry.activator for entry in ready)
+    return bool(ready) and all(entry.activator for entry in ready)

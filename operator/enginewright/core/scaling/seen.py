@@ -9,8 +9,9 @@ was measured is believed the measurement.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Reversible, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from enginewright.core.observed import Sample, Work
 from enginewright.core.scaling.capacity import Capacity
@@ -20,6 +21,9 @@ from enginewright.core.scaling.capacity import Capacity
 NEVER_EMPTY = 2.0
 # Seconds of evidence that count, the newest; and the fewest that do.
 LOOKED, LEAST_SECONDS = 15.0, 2.5
+# A server counts when a batch or a step ends, which may take longer than one sample does. In so many seconds without
+# an end nothing was done; before, it is not known.
+STILL = LOOKED
 # Requests that would have been served meanwhile, so that one more or less is no matter.
 LEAST_REQUESTS = 20.0
 # Fewer seconds than these may be a hiccup: half of them take away half of what was measured at most.
@@ -51,17 +55,32 @@ class Belief:
         return self.fleet.throughput / self.measured.throughput
 
 
-def never_idle(before: Sample, sample: Sample) -> dict[str, Work]:
-    """What those replicas did between two samples that had a queue at both, too long to have been empty in between."""
-    seconds = sample.time - before.time
+def never_idle(before: Reversible[Sample], sample: Sample) -> dict[str, Work]:
+    """What those replicas did that had a queue at ``sample`` and at the newest of ``before``, too long to have been
+    empty in between. Of one that has answered nothing since, it is not known, ``Work()``, until it answers: then the
+    whole time counts, or once that is :data:`STILL`."""
+    last = next(iter(reversed(before)))
+    seconds = sample.time - last.time
     if seconds <= 0:
         return {}
     found = {}
     for pod, served in sample.served.items():
-        queue = min(before.pending.get(pod, 0.0), sample.pending.get(pod, 0.0))
-        if queue >= max(1.0, NEVER_EMPTY * math.sqrt(served)):
-            found[pod] = Work(seconds, served)
+        queue = min(last.pending.get(pod, 0.0), sample.pending.get(pod, 0.0))
+        if queue < max(1.0, NEVER_EMPTY * math.sqrt(served)):
+            continue
+        work = Work(seconds + _unknown_seconds(before, pod), served)
+        found[pod] = Work() if not served and work.seconds < STILL else work
     return found
+
+
+def _unknown_seconds(before: Reversible[Sample], pod: str) -> float:
+    """For which ``pod`` has been busy, up to the newest sample, without having answered."""
+    total = 0.0
+    for sample, earlier in pairwise(reversed(before)):
+        if sample.full.get(pod) != Work():
+            break
+        total += sample.time - earlier.time
+    return total
 
 
 def believe(samples: Sequence[Sample], capacity: Capacity, most: float = 1.0) -> Belief:

@@ -38,4 +38,4 @@ def _full(recent: Sequence[Sample], pod: str) -> bool:
 
 def _does(recent: Sequence[Sample], pod: str) -> float:
     done = sum((one.full[pod] for one in recent[1:]), Work())
-    return done.served / done.seconds
+    return done.served / done.seconds if done.seconds else 0.0

@@ -11,7 +11,7 @@ from enginewright.core.conditions import Verdict, bad, good
 from enginewright.core.context import PassContext
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.jobs import Trouble
-from enginewright.core.decide.traffic import taken_over
+from enginewright.core.decide.traffic import held
 from enginewright.core.decide.trouble import starting_trouble, trouble
 from enginewright.core.observed import ObjectView
 from enginewright.core.problems import Problem, summarise
@@ -68,7 +68,7 @@ def _available(obj: ObjectView, serving: Serving, revision: str) -> Verdict:
 
 def _held(ctx: PassContext, revision: str, wanted: int) -> Verdict | None:
     """While the activator answers for ``revision``; None when it does not, or in vain."""
-    if ctx.serving.traffic or not taken_over(ctx.observed):
+    if ctx.serving.traffic or not held(ctx.observed):
         return None
     if not wanted:
         return good(Condition.AVAILABLE, Reason.SCALED_TO_ZERO,
