@@ -1,0 +1,1 @@
+"""Broken and sound language models before the gate of language models, through a real vLLM."""

@@ -1,0 +1,92 @@
+"""Run the study of the gate of language models: ``make language-gate-study COUNT=200``.
+
+Trials of both sides go on until as many count as are asked for, or the time is over. What is written says how many did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.client import Client
+from enginewright_builder.system import available_cpus, cpu_name
+from language_gate.server import Reloading, weights
+from language_gate.study import BARS, MAX_TOKENS, POPULATION, Bench, Reference, Trial
+from support.language_model import smollm2, vllm
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = ROOT / "docs" / "benchmarks" / "language-gate.json"
+# Each side has as many trials at most for each that is to count.
+MOST = 2
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """0 if no broken model was admitted."""
+    parser = argparse.ArgumentParser(prog="language_gate", description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="models of each side (default %(default)s)")
+    parser.add_argument("--minutes", type=float, default=120.0, help="end after so many (default %(default)s)")
+    parser.add_argument("--output", type=Path, default=RESULT)
+    options = parser.parse_args(words)
+    vllm()
+    result = asyncio.run(_run(options.count, 60 * options.minutes))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    admitted, sound = result["broken"]["passed"], result["sound"]
+    sys.stderr.write(f"{result['broken']['counted']} broken models: {admitted} admitted; {sound['counted']} sound "
+                     f"ones: {sound['counted'] - sound['passed']} refused; {options.output}\n")
+    return 0 if admitted == 0 else 1
+
+
+async def _run(count: int, seconds: float) -> dict[str, Any]:
+    begin = time.monotonic()
+    arguments = ServerArguments(dtype="bfloat16", max_model_len=512, cache_gib=1, threads=available_cpus(),
+                                enforce_eager=True, prefix_caching=False)
+    with tempfile.TemporaryDirectory(prefix="language-gate-") as folder:
+        async with Reloading(smollm2(), arguments) as server, Client(server.http_url) as client:
+            bench = Bench(server=server, client=client, model=smollm2(), weights=weights(smollm2()),
+                          folder=Path(folder) / "model", reference=await Reference.of(client))
+            trials: dict[str, list[Trial]] = {"broken": [], "sound": []}
+            for index in range(MOST * count):
+                if time.monotonic() - begin > seconds or all(_counted(one) >= count for one in trials.values()):
+                    break
+                for side, run in (("broken", bench.broken), ("sound", bench.sound)):
+                    if _counted(trials[side]) < count:
+                        trials[side].append(await run(index))
+                        sys.stderr.write(f"{time.monotonic() - begin:6.0f} s {trials[side][-1]}\n")
+            version = server.version
+    return {"command": f"make language-gate-study COUNT={count}", "model": "SmolLM2-135M-Instruct",
+            "bars": [{"tolerance": tolerance, "prompts": prompts} for tolerance, prompts in BARS],
+            "tokens": MAX_TOKENS, "population": POPULATION,
+            "hardware": {"cpu": cpu_name(), "cores": available_cpus()}, "versions": {"vllm": version},
+            "seconds": round(time.monotonic() - begin), **{side: tally(one) for side, one in trials.items()}}
+
+
+def _counted(trials: Sequence[Trial]) -> int:
+    return sum(one.counts for one in trials)
+
+
+def tally(trials: Sequence[Trial]) -> dict[str, Any]:
+    """What trials say together; those that do not count are listed by kind."""
+    counted = [one for one in trials if one.counts]
+    kinds, passed = (collections.Counter(one.kind for one in counted if wanted(one))
+                     for wanted in (lambda _: True, lambda one: one.passed))
+    left_out = collections.Counter(one.kind for one in trials if not one.counts)
+    return {"counted": len(counted), "passed": sum(passed.values()), "tried": len(trials),
+            "kinds": {kind: {"counted": kinds[kind], "passed": passed[kind]} for kind in sorted(kinds)},
+            "left_out": dict(sorted(left_out.items())),
+            "passed_without_effect": sum(one.passed for one in trials if not one.counts),
+            "tolerances": {f"{tolerance:g}": sum(one.tolerance == tolerance for one in counted)
+                           for tolerance, _ in BARS}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
