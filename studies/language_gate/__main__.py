@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import collections
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -36,6 +37,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=120.0, help="end after so many (default %(default)s)")
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args(words)
+    # Stopped by a time limit, it stops its server, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     vllm()
     result = asyncio.run(_run(options.count, 60 * options.minutes))
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 async def _run(count: int, seconds: float) -> dict[str, Any]:
     begin = time.monotonic()
-    arguments = ServerArguments(dtype="bfloat16", max_model_len=512, cache_gib=1, threads=available_cpus(),
+    arguments = ServerArguments(dtype="bfloat16", max_model_len=512, cache_gib=1, threads=1,
                                 enforce_eager=True, prefix_caching=False)
     with tempfile.TemporaryDirectory(prefix="language-gate-") as folder:
         async with Reloading(smollm2(), arguments) as server, Client(server.http_url) as client:
