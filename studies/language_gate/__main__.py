@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,37 +40,47 @@ def main(words: Sequence[str] | None = None) -> int:
     # Stopped by a time limit, it stops its server, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     vllm()
-    result = asyncio.run(_run(options.count, 60 * options.minutes))
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    result = asyncio.run(_run(options.count, 60 * options.minutes, options.output))
     admitted, sound = result["broken"]["passed"], result["sound"]
     sys.stderr.write(f"{result['broken']['counted']} broken models: {admitted} admitted; {sound['counted']} sound "
                      f"ones: {sound['counted'] - sound['passed']} refused; {options.output}\n")
     return 0 if admitted == 0 else 1
 
 
-async def _run(count: int, seconds: float) -> dict[str, Any]:
-    begin = time.monotonic()
-    arguments = ServerArguments(dtype="bfloat16", max_model_len=512, cache_gib=1, threads=1,
-                                enforce_eager=True, prefix_caching=False)
+async def _run(count: int, seconds: float, output: Path) -> dict[str, Any]:
+    """What it found so far is in ``output`` after each trial of both sides."""
+    begin, result = time.monotonic(), dict[str, Any]()
+    arguments = ServerArguments(dtype="bfloat16", max_model_len=512, cache_gib=1, threads=1, enforce_eager=True,
+                                prefix_caching=False)
     with tempfile.TemporaryDirectory(prefix="language-gate-") as folder:
         async with Reloading(smollm2(), arguments) as server, Client(server.http_url) as client:
             bench = Bench(server=server, client=client, model=smollm2(), weights=weights(smollm2()),
                           folder=Path(folder) / "model", reference=await Reference.of(client))
             trials: dict[str, list[Trial]] = {"broken": [], "sound": []}
             for index in range(MOST * count):
-                if time.monotonic() - begin > seconds or all(_counted(one) >= count for one in trials.values()):
-                    break
                 for side, run in (("broken", bench.broken), ("sound", bench.sound)):
                     if _counted(trials[side]) < count:
                         trials[side].append(await run(index))
                         sys.stderr.write(f"{time.monotonic() - begin:6.0f} s {trials[side][-1]}\n")
-            version = server.version
+                result = _result(trials, server.version, time.monotonic() - begin)
+                _keep(output, result)
+                if time.monotonic() - begin > seconds or all(_counted(one) >= count for one in trials.values()):
+                    break
+    return result
+
+
+def _keep(output: Path, result: Mapping[str, Any]) -> None:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def _result(trials: Mapping[str, Sequence[Trial]], version: str, seconds: float) -> dict[str, Any]:
+    count = max(_counted(one) for one in trials.values())
     return {"command": f"make language-gate-study COUNT={count}", "model": "SmolLM2-135M-Instruct",
             "bars": [{"tolerance": tolerance, "prompts": prompts} for tolerance, prompts in BARS],
             "tokens": MAX_TOKENS, "population": POPULATION,
             "hardware": {"cpu": cpu_name(), "cores": available_cpus()}, "versions": {"vllm": version},
-            "seconds": round(time.monotonic() - begin), **{side: tally(one) for side, one in trials.items()}}
+            "seconds": round(seconds), **{side: tally(one) for side, one in trials.items()}}
 
 
 def _counted(trials: Sequence[Trial]) -> int:
