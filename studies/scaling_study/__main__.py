@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from enginewright_simulation.results import Figures
 from scaling_study.bounds import bounds, bounds_table
+from scaling_study.frontier import dial_alone, frontier, picture
 from scaling_study.grid import dominated, grid, grid_table, held_out
 from scaling_study.language import LanguageCell, language, language_table, play_tokens
 from scaling_study.loads import LOADS
@@ -24,6 +25,8 @@ from scaling_study.runs import HPA, ORACLE, QUEUE, US, VARIANTS, Cell, play
 from scaling_study.tuning import COLD, SEEDS, TUNING
 
 PAGE = Path("docs/benchmarks/scaling.md")
+# Beside the page's folder.
+PICTURE = Path("img/scaling-frontier.svg")
 FEW = 2
 SCALES = (0.5, 2.0)
 SPEEDS = (1.2, 0.9, 0.75, 0.5)
@@ -86,6 +89,10 @@ def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequenc
     return "".join(lines)
 
 
+def dial_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
+    return table(dial_alone(cells), found, (), HPA)
+
+
 def write(page: Path, name: str, text: str) -> None:
     """Between the marks of that table."""
     begin, end = f"<!-- table {name}: make scaling-study -->\n", f"<!-- end of table {name} -->\n"
@@ -100,17 +107,19 @@ def run(cells: Iterable[Cell | LanguageCell], processes: int, each: Callable[[An
 
 
 class Table(NamedTuple):
-    """Its cells, its text, and what is looked at in each cell."""
+    """Its cells, its text, and what is looked at in each cell; ``picture`` makes SVG text of them, too."""
 
     make: Callable[[Sequence[str], int], list[Any]]
     text: Callable[..., str]
     each: Callable[[Any], Any] = play
+    picture: Callable[..., str] | None = None
 
 
 TABLES: Mapping[str, Table] = {
     "peers": Table(peers, partial(table, columns=(), best=HPA)),
     "tuning": Table(tuning, partial(table, columns=(), best=HPA)),
     "held-out": Table(held_out, partial(table, columns=(), best=HPA)),
+    "dial": Table(frontier, dial_table, picture=picture),
     "grid": Table(grid, grid_table),
     "parts": Table(parts, partial(table, columns=(), best=ORACLE)),
     "bounds": Table(bounds, bounds_table),
@@ -134,10 +143,12 @@ def main() -> int:
     loads = [*([str(options.trace)] if options.trace else []), *LOADS]
     beaten = []
     for name in options.tables:
-        make, text, each = TABLES[name]
-        cells = make(loads, options.seeds)
-        found = run(cells, options.processes, each)
-        write(options.output, name, text(cells, found))
+        chosen = TABLES[name]
+        cells = chosen.make(loads, options.seeds)
+        found = run(cells, options.processes, chosen.each)
+        write(options.output, name, chosen.text(cells, found))
+        if chosen.picture:
+            (options.output.parent.parent / PICTURE).write_text(chosen.picture(cells, found), encoding="utf-8")
         beaten += dominated(cells, found) if name == "grid" else []
     for cell in beaten:
         print(f"{cell.load}, seed {cell.seed}: {cell.policy} has fewer late requests and fewer replica-seconds")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from enginewright.core.scaling import ScaleLimits
 from enginewright.core.scaling.needs import Parts
+from enginewright.core.spec.scaling_limits import Prefer
 from enginewright_simulation.contest import PEERS, TARGETS, WINDOWS, Contest
 from enginewright_simulation.curve import of_figures
 from enginewright_simulation.policies.enginewright import Enginewright
@@ -35,6 +36,8 @@ VARIANTS = {
     "without memory": Parts(memory=False),
     "without the start": Parts(start=False),
 }
+# What autoscaling.prefer says, and the policy's name; balanced is US.
+LEANS: dict[Prefer, str] = {"cost": f"{US}, prefer cost", "latency": f"{US}, prefer latency"}
 MADE = LOADS | HELD_OUT | TUNING
 # The whole grid of ``enginewright simulate --grid``, by name.
 NAMES = {"hpa": "HPA", "keda": "KEDA", "knative": "Knative"}
@@ -87,6 +90,9 @@ def _run(contest: Contest, came: Sequence[float], policy: str, measured: Scenari
     limits = ScaleLimits(max_replicas=measured.max_replicas)
     if policy in VARIANTS:
         return contest.play(Enginewright(limits, measured.measured, VARIANTS[policy]))
+    for word, name in LEANS.items():
+        if policy == name:
+            return contest.play(Enginewright(replace(limits, prefer=word), measured.measured))
     if policy == QUEUE:
         return contest.play(Enginewright(limits, None))
     if policy in GRID:

@@ -268,6 +268,12 @@ BROKEN = (
     Broken("none by what Prometheus tells", {**SOURCE, "autoscaling": {
         "minReplicas": 0, "maxReplicas": 2, "source": "prometheus", "prometheus": {"url": "http://p:9090"}}},
            "spec.autoscaling.minReplicas", "0", "set source to direct", "minReplicas 0 needs source direct"),
+    Broken("a lean without an objective", {**SOURCE, "autoscaling": {
+        "maxReplicas": 2, "algorithm": "queue", "prefer": "cost"}},
+           "spec.autoscaling.prefer", "cost", "leave prefer out", "needs algorithm measured and source direct"),
+    Broken("a lean by what Prometheus tells", {**SOURCE, "autoscaling": {
+        "maxReplicas": 2, "prefer": "latency", "source": "prometheus", "prometheus": {"url": "http://p:9090"}}},
+           "spec.autoscaling.prefer", "latency", "source to direct", "needs algorithm measured and source direct"),
     Broken("none behind routes", {**SOURCE, "autoscaling": {"minReplicas": 0, "maxReplicas": 2}, "rollout": {
         "gateway": {"parentRefs": [{"name": "public"}], "hostnames": ["a.example"]}}},
            "spec.autoscaling.minReplicas", "0", "remove gateway", "minReplicas 0 and spec.rollout.gateway exclude"),

@@ -135,7 +135,7 @@ def _language_models(draw: st.DrawFn) -> Raw:
                                              minRequests=st.integers(10, 1000),
                                              compareOutputs=st.sampled_from(["auto", "always", "never"]))),
     )) | draw(st.sampled_from([
-        {}, {"replicas": 3}, {"autoscaling": {"minReplicas": 0, "maxReplicas": 4}},
+        {}, {"replicas": 3}, {"autoscaling": {"minReplicas": 0, "maxReplicas": 4, "prefer": "cost"}},
         {"autoscaling": {"maxReplicas": 2, "algorithm": "queue", "targetQueueDepth": 2.5}}]))
 
 
@@ -186,7 +186,8 @@ def tensor_specs(draw: st.DrawFn) -> Raw:
         store=st.builds(lambda uri: {"uri": uri}, st.sampled_from(["pvc://store", "pvc://store/a/b"])),
         suspend=st.booleans()))
     least = 1 if "gateway" in spec.get("rollout", {}) else 0
-    spec |= draw(st.sampled_from([{}, {"replicas": 3}, {"autoscaling": {"minReplicas": least, "maxReplicas": 4}},
+    spec |= draw(st.sampled_from([{}, {"replicas": 3},
+                                  {"autoscaling": {"minReplicas": least, "maxReplicas": 4, "prefer": "latency"}},
                                   {"autoscaling": {"maxReplicas": 2, "source": "prometheus",
                                                    "prometheus": {"url": "http://prometheus:9090"}}}]))
     return spec

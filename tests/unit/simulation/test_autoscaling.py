@@ -49,6 +49,14 @@ def test_steps_bound_how_fast_replicas_come(tmp_path: Path) -> None:
     assert second[0] - first[0] >= 30
 
 
+def test_what_the_object_prefers_counts(tmp_path: Path) -> None:
+    calm = RUSH[::2]
+    cheap, usual, quick = (played(tmp_path, {"maxReplicas": 9, "prefer": word}, calm)
+                           for word in ("cost", "balanced", "latency"))
+    assert cheap.replica_seconds < usual.replica_seconds < quick.replica_seconds
+    assert usual.changes == played(tmp_path, {"maxReplicas": 9}, calm).changes
+
+
 def test_the_cost_ceiling_pays_for_so_many(tmp_path: Path) -> None:
     run = played(tmp_path, {"maxReplicas": 9, "costCeilingPerHour": 7}, price=2.0)
     assert max(after for _, _, after in run.changes) == 3

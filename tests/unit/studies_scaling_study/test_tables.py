@@ -14,10 +14,12 @@ from enginewright_simulation.curve import of_figures
 from enginewright_simulation.policies.base import Seen
 from enginewright_simulation.results import Figures
 from enginewright_simulation.run import Scenario
-from scaling_study.__main__ import TABLES, latencies, parts, peers, scales, speeds, table, tuning, write
+from scaling_study.__main__ import TABLES, dial_table, latencies, parts, peers, scales, speeds, table, tuning, write
 from scaling_study.bounds import TRIED, at, bounds, bounds_table
+from scaling_study.drawing import LEFT, PANEL, TOP, Dot, Panel, drawing
+from scaling_study.frontier import DIAL, SHOWN, frontier, picture
 from scaling_study.grid import dominated, grid, grid_table, held_out
-from scaling_study.loads import HELD_OUT, HOUR, SPANS
+from scaling_study.loads import HELD_OUT, HOUR, LOADS, SPANS
 from scaling_study.reversals import between, of_bursts, reversals_table
 from scaling_study.rivals import Trailing, foreseen, needed, told
 from scaling_study.runs import GRID, HPA, MADE, ORACLE, US, Cell, play
@@ -39,7 +41,8 @@ def test_rows_are_means_over_seeds_and_costs_are_told_against_the_one_named() ->
     ]
 
 
-@pytest.mark.parametrize("make", [peers, parts, scales, speeds, latencies, grid, held_out, bounds, tuning, of_bursts])
+@pytest.mark.parametrize("make", [
+    peers, parts, scales, speeds, latencies, grid, held_out, bounds, tuning, of_bursts, frontier])
 def test_no_cell_is_simulated_twice(make: object) -> None:
     assert callable(make)
     cells = make(["diurnal", "ramps"], 2)
@@ -59,6 +62,24 @@ def test_a_slower_replica_is_not_told_to_the_scaler(monkeypatch: pytest.MonkeyPa
     fast, slow = (play(Cell(load="diurnal", policy=US, seed=1, slo=0.5, speed=speed)) for speed in (1.0, 0.5))
     assert slow["p50_ms"] > fast["p50_ms"]
     assert fast["requests"] == slow["requests"] == 600
+
+
+def test_the_picture_has_the_dial_beside_every_setting_of_the_peers() -> None:
+    cells = frontier(["a/trace.csv", *LOADS], 2)
+    found = {cell: figures(10, 100.0) if cell.policy in DIAL else figures(300, 50.0) for cell in cells}
+    drawn = picture(cells, found)
+    panels = len(SHOWN)
+    assert drawn.count("<title>") == 1 + panels * (len(DIAL) + len(GRID) + 1)
+    assert drawn.count("Enginewright latency: 1.00 % late, 2.00") == panels
+    assert all(f">{title}</text>" in drawn for title in SHOWN)
+    rows = dial_table(cells, found).splitlines()[2:]
+    assert len(rows) == (1 + 2) * (len(DIAL) + 1)
+    assert rows[0] == "| trace | Enginewright, prefer cost | 1.00 % | 2.00 | 2 |"
+
+
+def test_a_picture_keeps_what_is_beyond_its_edges() -> None:
+    far = Dot(kind="HPA", cost=9.0, late=0.0)
+    assert f'cx="{LEFT + PANEL}.0" cy="{TOP + PANEL}.0"' in drawing([Panel(title="a", dots=[far])])
 
 
 def test_every_setting_of_every_peer_is_in_the_grid() -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.schedules import holding_at
 from enginewright.core.spec import AutoscalingSpec, ScalingPolicySpec
+from enginewright.core.spec.scaling_limits import Prefer
 
 # The down window where nothing measured says how long it should be: the HorizontalPodAutoscaler's own.
 DOWN_WINDOW = 300.0
@@ -35,8 +36,9 @@ class ScaleLimits:
     """What the user asked for. Windows in seconds; ``target`` is queued requests per replica, with ``bounded`` the most
     that the user wants, whatever was measured; a sample older than ``stale_after`` seconds is not believed.
     ``down_window`` None leaves it to what was measured. With 0 ``min_replicas`` none is left after ``zero_after``
-    seconds without a request. ``least`` and ``most`` say where the fewest and the most replicas come from, if not from
-    minReplicas and maxReplicas themselves."""
+    seconds without a request. By ``prefer`` more or fewer requests may be late than the objective says. ``least`` and
+    ``most`` say where the fewest and the most replicas come from, if not from minReplicas and maxReplicas
+    themselves."""
 
     min_replicas: int = 1
     max_replicas: int = 1
@@ -51,6 +53,7 @@ class ScaleLimits:
     down_window: float | None = None
     stale_after: float = 10.0
     zero_after: float = 300.0
+    prefer: Prefer = "balanced"
 
     def clamp(self, replicas: int) -> int:
         return max(self.min_replicas, min(self.max_replicas, replicas))
@@ -89,6 +92,7 @@ def limits_of(autoscaling: AutoscalingSpec, *, holds: bool = True, now: datetime
         down_window=down.stabilization_window_seconds,
         stale_after=10.0 if autoscaling.source == "direct" else 90.0,
         zero_after=autoscaling.scale_to_zero_after_seconds,
+        prefer=autoscaling.prefer,
     )
 
 

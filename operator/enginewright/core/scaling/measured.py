@@ -12,6 +12,7 @@ from enginewright.core.scaling import arrivals
 from enginewright.core.scaling.backlog import ordinary
 from enginewright.core.scaling.capacity import Capacity, largest_rate, late_shares, thinned
 from enginewright.core.scaling.floor import Fleet, least_floor
+from enginewright.core.scaling.lean import leaning
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.lost import lost
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
@@ -42,7 +43,7 @@ class Rule:
     """One decision. ``seen`` are the window's intervals, at least one."""
 
     def __init__(self, capacity: Capacity, limits: ScaleLimits, parts: Parts) -> None:
-        self._capacity = capacity
+        self._capacity = leaning(capacity, limits.prefer)
         self._limits = limits
         self._parts = parts
 
@@ -150,8 +151,9 @@ class Rule:
         if needed.slower:
             name = min(needed.slower, key=needed.slower.__getitem__)
             seen += f" ({name} at {100 * needed.slower[name] / self._capacity.throughput:.0f} %: remove it if it stays)"
+        lean = "" if self._limits.prefer == "balanced" else f", by prefer {self._limits.prefer}"
         does = f"one replica does {rate_text(each, capacity)}{size_text(capacity)}"
         if capacity.objective_seconds is None:
-            return f"{does} with {self._limits.target:g} queued{seen}"
+            return f"{does} with {self._limits.target:g} queued{lean}{seen}"
         first = "first tokens " if capacity.work else ""
-        return f"{does} {first}within {1000 * patience:g} ms at p{capacity.percentile:g}{seen}"
+        return f"{does} {first}within {1000 * patience:g} ms at p{capacity.percentile:g}{lean}{seen}"

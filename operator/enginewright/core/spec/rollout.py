@@ -9,7 +9,7 @@ from pydantic import Field
 from enginewright.core.promql import MATCHERS_PATTERN
 from enginewright.core.spec.base import Remedy, SpecModel
 from enginewright.core.spec.gateway import GatewaySpec
-from enginewright.core.spec.scaling_limits import BehaviorSpec, ScheduleSpec
+from enginewright.core.spec.scaling_limits import BehaviorSpec, Prefer, ScheduleSpec
 
 PrometheusUrl = Annotated[
     str,
@@ -124,6 +124,10 @@ class AutoscalingSpec(SpecModel):
     """measured: replicas follow arrivals and the queue, by what the build measured one replica to do within the
     objective, or was seen to do since where that is less. queue: they follow queue depth alone, as they do with source
     prometheus, and where the build measured nothing."""
+    prefer: Prefer = "balanced"
+    """With algorithm measured, how many requests may be late. balanced: what the objective allows, 1 of 100 at p99.
+    cost: four times as many, for fewer replicas. latency: a quarter, for more. Not with algorithm queue or source
+    prometheus: queue depth knows no objective."""
     source: Literal["direct", "prometheus"] = "direct"
     """Where queue depth is read: direct from every replica once a second, or from prometheus."""
     prometheus: PrometheusSpec | None = None

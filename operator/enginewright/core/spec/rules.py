@@ -358,6 +358,9 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="self.minReplicas > 0 || self.source == 'direct'",
              message="minReplicas 0 needs source direct: only the replicas themselves report that no request comes; "
                      "set source to direct, or minReplicas to 1 or more", field=".minReplicas"),
+        Rule(rule="self.prefer == 'balanced' || (self.algorithm == 'measured' && self.source == 'direct')",
+             message="prefer cost or latency needs algorithm measured and source direct: queue depth alone knows no "
+                     "objective; set these, or leave prefer out", field=".prefer"),
     ),
     "spec.autoscaling.prometheus": (
         Rule(rule=f"!has(self.labels) || !self.labels.matches(r'{RESERVED_PATTERN}')",

@@ -19,6 +19,7 @@ TimeZone = Annotated[
     Field(max_length=64, pattern=r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$"),
     Remedy("write a name of the IANA time zone database, such as Europe/Berlin or Etc/UTC"),
 ]
+Prefer = Literal["cost", "balanced", "latency"]
 
 
 class ScalingPolicySpec(SpecModel):

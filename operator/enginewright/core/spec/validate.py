@@ -92,6 +92,10 @@ def _replicas(spec: Spec) -> Iterator[Problem]:
     if scaling.min_replicas == 0 and scaling.source != "direct":
         yield _problem("spec.autoscaling.minReplicas", 0, "needs source direct: only replicas themselves tell that no "
                        "request comes", "set source to direct, or minReplicas to 1 or more")
+    if scaling.prefer != "balanced" and (scaling.algorithm != "measured" or scaling.source != "direct"):
+        yield _problem("spec.autoscaling.prefer", scaling.prefer, "needs algorithm measured and source direct: queue "
+                       "depth alone knows no objective", "set algorithm to measured and source to direct, or leave "
+                       "prefer out")
     if scaling.min_replicas == 0 and spec.rollout.gateway is not None:
         yield _problem("spec.autoscaling.minReplicas", 0, "excludes spec.rollout.gateway: its routes bypass the "
                                                           "activator that holds requests",

@@ -66,7 +66,7 @@ GPU: Raw = {
                     "costCeilingPerHour": 30.5,
                     "schedules": [{"name": "office", "timeZone": "Europe/Berlin", "start": "0 8 * * 1-5",
                                    "end": "0 18 * * 1-5", "minReplicas": 1, "maxReplicas": 1000}],
-                    "algorithm": "measured", "source": "direct"},
+                    "algorithm": "measured", "prefer": "balanced", "source": "direct"},
     "quality": {"sampleShare": 0.05, "maxSamplesPerMinute": 30, "window": 5000, "resources": _RESOURCES,
                 "rollback": True},
     "revisionHistoryLimit": 10,
