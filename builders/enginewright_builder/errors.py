@@ -103,8 +103,8 @@ def exit_code(outcome: Outcome) -> int:
     return EXIT_OK if outcome.error is None else EXIT_CODES[outcome.error.family]
 
 
-def brief(error: BaseException) -> str:
-    """In one line, without a client's own data structures behind it, and without what addresses have
-    of users and passwords."""
+def brief(error: BaseException, most: int = 300) -> str:
+    """In one line of ``most`` characters, without a client's own data structures behind it, and without what addresses
+    have of users and passwords."""
     said = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    return re.sub(r"//[^/@\s]*@", "//***@", said)[:300] or type(error).__name__
+    return re.sub(r"//[^/@\s]*@", "//***@", said)[:most] or type(error).__name__

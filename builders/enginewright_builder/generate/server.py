@@ -4,6 +4,7 @@ subclasses have it."""
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 import sys
@@ -40,18 +41,35 @@ LOG_FOLLOWS = "Last lines of its log:"
 # folder would change.
 PROVEN_WORDS = ("--generation-config=vllm",)
 # How a process of vLLM ends: behind its name, and the mark of an error's line where it logs. Warnings also name errors.
-_ERROR = re.compile(r"^(?:\([^)]*\) )?(?:ERROR [^\]]*\] )?([\w.]*(?:Error|Exception): (?!Engine core init).*)",
-                    re.MULTILINE)
+_MARK = r"(?:\([^)]*\) )?(?:ERROR [^\]]*\] )?"
+_ERROR = re.compile(rf"^({_MARK})([\w.]*(?:Error|Exception): (?!Engine core init).*)", re.MULTILINE)
+# Behind a list of reasons, on lines that have the error's own mark: what Python and vLLM say next.
+_NEXT = re.compile(r"Traceback|Process |During handling|The above exception|\(|(?:ERROR|WARNING|INFO) ")
+_LISTED = "Reasons:"
+# Of an error's line, and with the reasons that follow it, in characters. A server has some ten kernels.
+LINE, LINES = 300, 1200
 _PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 # How GPUs of this machine may speak to each other: a host may forbid one of the ways.
 _OF_GPUS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 
 
 def first_error(log: str) -> str:
-    """In a line; empty where there is none. The engine's own process ends first, and what follows is its
-    consequence."""
+    """In a line, with the list of reasons that may follow it on lines of its own; empty where there is none. The
+    engine's own process ends first, and what follows is its consequence."""
     found = _ERROR.search(log)
-    return found[1].strip()[:300] if found else ""
+    if not found:
+        return ""
+    said = found[2].strip()[:LINE]
+    reasons = _reasons(log[found.end():], found[1]) if said.endswith(_LISTED) else []
+    return f"{said} {'; '.join(reasons)}".strip()[:LINES]
+
+
+def _reasons(log: str, mark: str) -> list[str]:
+    """Those that ``log`` begins with, behind the line of their error. Each has the error's ``mark``."""
+    lines = (line.removeprefix(mark) for line in itertools.takewhile(lambda line: line.startswith(mark),
+                                                                     log.removeprefix("\n").splitlines()))
+    return [" ".join(line.split()) for line in itertools.takewhile(lambda line: line.strip() and not _NEXT.match(line),
+                                                                   lines)]
 
 
 class Vllm(ABC):

@@ -17,7 +17,7 @@ from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, check_words, judge, score
-from enginewright_builder.generate.server import LOG_FOLLOWS
+from enginewright_builder.generate.server import LINES, LOG_FOLLOWS
 from enginewright_builder.generate.smoke_record import kept
 from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure
 from enginewright_builder.generate.teacher import Prompt, hold, record, words
@@ -194,7 +194,7 @@ class Bench:
 
 def cause(error: BuilderError) -> str:
     """In a line, without the end of a log."""
-    return brief(ValueError(error.message.partition(f". {LOG_FOLLOWS}")[0]))
+    return brief(ValueError(error.message.partition(f". {LOG_FOLLOWS}")[0]), LINES)
 
 
 def _ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:

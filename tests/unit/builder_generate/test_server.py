@@ -11,7 +11,7 @@ import pytest
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import PACKAGES_VARIABLE
-from enginewright_builder.generate.server import VllmServer, first_error
+from enginewright_builder.generate.server import LINES, VllmServer, first_error
 from enginewright_builder.triton import process
 
 # Ready at the second look; a child of its own, as vLLM's engine is.
@@ -107,3 +107,37 @@ LOG = """(APIServer pid=5) WARNING 11-26 14:22:01 [system_utils.py:255] It may e
 def test_the_first_error_of_a_log_is_no_warning_and_no_consequence() -> None:
     assert first_error(LOG) == "NotImplementedError: no kernel for this type"
     assert first_error("".join(LOG.splitlines(keepends=True)[:3])) == ""
+
+
+# As vLLM 0.32 says it of a type that it has no kernel for. It leaves a space at the end of the first line.
+SAID = """ValueError: Failed to find a kernel that can implement the WNA16 linear layer. Reasons:
+ Dynamic4bitLinearKernel cannot implement due to: Unsupported quant type float4_e2m1f
+ ZentorchWNA16LinearKernel cannot implement due to: ZentorchWNA16 requires an AMD Zen CPU.
+MacheteLinearKernel requires capability 90, current compute  capability is 80
+"""
+ALL = ("ValueError: Failed to find a kernel that can implement the WNA16 linear layer. Reasons: "
+       "Dynamic4bitLinearKernel cannot implement due to: Unsupported quant type float4_e2m1f; "
+       "ZentorchWNA16LinearKernel cannot implement due to: ZentorchWNA16 requires an AMD Zen CPU.; "
+       "MacheteLinearKernel requires capability 90, current compute capability is 80")
+LOGGED, PLAIN = "(EngineCore pid=6) ERROR 11-26 14:29:00 [core.py:999] ", "(EngineCore pid=6) "
+
+
+def marked(text: str, mark: str) -> str:
+    return "".join(f"{mark}{line}" for line in text.splitlines(keepends=True))
+
+
+@pytest.mark.parametrize(("mark", "after"), [
+    (LOGGED, "(EngineCore pid=6) Process EngineCore:\n(EngineCore pid=6) Traceback (most recent call last):\n"),
+    (LOGGED, "(EngineCore pid=6) ERROR 11-26 14:29:00 [core.py:1000] Traceback (most recent call last):\n"),
+    (PLAIN, "(EngineCore pid=6) Process EngineCore:\n"),
+    (PLAIN, "(EngineCore pid=6) ERROR 11-26 14:29:01 [core.py:1] more\n"),
+    (PLAIN, "[rank0]: gone\n"), ("", "(APIServer pid=5) Traceback\n"), ("", "Traceback (most recent call last):\n"),
+    ("", "\nwords of another kind\n"), ("", "")])
+def test_all_reasons_that_an_error_lists_are_told(mark: str, after: str) -> None:
+    said = marked(SAID.replace("Reasons:", "Reasons: "), mark)
+    assert first_error(LOG.splitlines(keepends=True)[0] + said + after) == ALL
+
+
+def test_reasons_without_end_are_cut() -> None:
+    log = "ValueError: none. Reasons: \n" + 1000 * " AKernel cannot implement due to: a type\n"
+    assert len(first_error(log)) == LINES
