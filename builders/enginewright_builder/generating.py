@@ -27,6 +27,7 @@ from enginewright_builder.generate.candidates import candidates, ground, listed,
 from enginewright_builder.generate.competition import Result, candidates_of, chosen, settings_of
 from enginewright_builder.generate.figures import Objective
 from enginewright_builder.generate.gate import Judgement
+from enginewright_builder.generate.kept_prompts import keep_prompts
 from enginewright_builder.generate.reading import lengths
 from enginewright_builder.generate.resolving import ResolvedModel
 from enginewright_builder.generate.server import VllmServer
@@ -76,6 +77,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         write_serving(document, staging)
         (staging / SMOKE_FILE).write_text(smoke_file(result.known.records, result.shipped.smoke_tokens),
                                           encoding="utf-8")
+        if request.keep_reference:
+            keep_prompts(staging, result.known.records, result.known.floor, request.accuracy.tolerance)
         write_generate_report(_report(resolved, outcome, result, read, steps, aim, machine), staging)
         manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")

@@ -88,6 +88,23 @@ class Client:
             raise self._refused("/v1/completions", "it answered without a token")
         return found
 
+    async def choose(self, prompt: Sequence[int], max_tokens: int, salt: str) -> list[Step]:
+        """As :meth:`decode` past the end of texts, without log-probabilities, which a server that computes nonsense
+        cannot write. Prompts of different ``salt`` share nothing of the prefix cache. Raises as :meth:`decode` does."""
+        body = {"model": self.model, "prompt": list(prompt), "max_tokens": max_tokens, "temperature": 0.0,
+                "return_token_ids": True, "ignore_eos": True, "cache_salt": salt}
+        found = (await self._post("/v1/completions", body))["choices"][0].get("token_ids")
+        if not found:
+            raise self._refused("/v1/completions", "it answered without tokens")
+        return [Step(token=int(token), top={}) for token in found]
+
+    async def metrics(self) -> str:
+        """The server's Prometheus page. Raises :class:`TransientError` ``ServerUnavailable``."""
+        try:
+            return (await self._http.get("/metrics")).raise_for_status().text
+        except httpx.HTTPError as error:
+            raise self._silent("/metrics", error) from error
+
     async def tokens(self, prompt: str | Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Of a text, or of messages in the model's own template. Raises as :meth:`decode` does."""
         what = {"prompt": prompt} if isinstance(prompt, str) else {"messages": list(prompt),
@@ -102,11 +119,14 @@ class Client:
         try:
             response = await self._http.post(path, json=body)
         except httpx.HTTPError as error:
-            raise TransientError("ServerUnavailable", f"the server at {self.url} does not answer {path}: "
-                                 f"{type(error).__name__}", remedy="read the server's own log") from error
+            raise self._silent(path, error) from error
         if response.is_error:
             raise self._refused(path, f"HTTP {response.status_code}: {_problem(response.content)}")
         return dict(response.json())
+
+    def _silent(self, path: str, error: httpx.HTTPError) -> TransientError:
+        return TransientError("ServerUnavailable", f"the server at {self.url} does not answer {path}: "
+                              f"{type(error).__name__}", remedy="read the server's own log")
 
     def _refused(self, path: str, problem: str) -> UserError:
         return UserError("ServerRefused", f"the server at {self.url} refused {path}: {problem}", field="spec.engine",

@@ -22,6 +22,8 @@ LIMITS = ("memory.max", "memory/memory.limit_in_bytes")  # of cgroup v2, and of 
 # Of the container's memory that is left to this process, to the kernel and to what libraries relocate.
 LEFT, LEAST_LEFT = 0.15, 48 << 20
 FIRST_PAUSE, LONGEST_PAUSE, SETTLED = 1.0, 300.0, 600.0
+# What follows the word is of the monitor of language models.
+GENERATE = "generate"
 # Each thread of these libraries reserves memory of its own, by the number of the machine's cores.
 QUIET = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
@@ -64,6 +66,13 @@ def keep_running(command: Sequence[str], stop: threading.Event, memory: int) -> 
         stop.wait(pause)
 
 
+def monitor(words: Sequence[str]) -> list[str]:
+    """The module that does the work, and its words."""
+    if words[:1] == [GENERATE]:
+        return ["enginewright_builder.quality.prompted", *words[1:]]
+    return ["enginewright_builder.quality.monitor", *words]
+
+
 def main() -> int:
     stop = threading.Event()
 
@@ -72,7 +81,7 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    keep_running([sys.executable, "-m", "enginewright_builder.quality.monitor", *sys.argv[1:]], stop, memory_bytes())
+    keep_running([sys.executable, "-m", *monitor(sys.argv[1:])], stop, memory_bytes())
     return 0
 
 

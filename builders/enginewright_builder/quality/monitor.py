@@ -10,7 +10,6 @@ import argparse
 import logging
 import math
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +21,7 @@ from enginewright_builder.errors import BuilderError
 from enginewright_builder.quality.capture import CaptureRules, Capturing
 from enginewright_builder.quality.cluster_name import RESOLV_CONF, absolute_name
 from enginewright_builder.quality.mirror import Mirror
-from enginewright_builder.quality.page import Told, served
+from enginewright_builder.quality.page import Told, idle, served
 from enginewright_builder.quality.reference import About, Reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
 from enginewright_builder.quality.trace import Traced
@@ -110,13 +109,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         about = read_about(options.reference)
     except (OSError, ValueError, ContractError) as error:
         about = About.nothing()
-        return _idle(about, f"the engine's reference cannot be read: {error}", options.port)
+        return idle(about.metric, about.tolerance, f"the engine's reference cannot be read: {error}", options.port)
     if about.problem:
-        return _idle(about, about.problem, options.port)
+        return idle(about.metric, about.tolerance, about.problem, options.port)
     try:
         reference = Reference(options.reference, about, available_cpus())
     except Exception as error:  # ONNX Runtime's own classes, a user's metric, want of memory
-        return _idle(about, f"the source model does not run here: {_brief(error)}", options.port)
+        problem = f"the source model does not run here: {_brief(error)}"
+        return idle(about.metric, about.tolerance, problem, options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port)
     mirror = _mirror(options, reference) if options.mirror else None
@@ -170,15 +170,6 @@ def _brief(error: Exception) -> str:
     short = isinstance(error, MemoryError) or "bad_alloc" in str(error)  # ONNX Runtime's words
     remedy = "; raise spec.quality.resources.limits.memory" if short else ""
     return f"{str(error).strip()[:300] or type(error).__name__}{remedy}"
-
-
-def _idle(about: About, problem: str, port: int) -> int:
-    """Says what is wrong for as long as the pod lives: nothing but another engine or more memory helps."""
-    log.warning("nothing is measured: %s", problem)
-    told = Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, problem=problem))
-    with served(lambda: told, port):
-        threading.Event().wait()
-    return 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from enginewright_builder.contract import QualityReport
 
 READ_SECONDS = 5.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,15 @@ def served(told: Callable[[], Told], port: int) -> Iterator[int]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def idle(metric: str, tolerance: float, problem: str, port: int) -> int:
+    """Says what is wrong for as long as the pod lives: nothing but another engine or more memory helps."""
+    log.warning("nothing is measured: %s", problem)
+    told = Told(report=QualityReport(metric=metric, tolerance=tolerance, problem=problem))
+    with served(lambda: told, port):
+        threading.Event().wait()
+    return 0
 
 
 class _Server(ThreadingHTTPServer):

@@ -122,7 +122,8 @@ class DeploymentView:
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
     64 digits. ``manifest_digest`` is that of the engine that its pods serve. ``refused`` is what the apiserver said
     when it let no pod be made, empty when it did. ``pods_manager`` is a field manager other than the operator that has
-    written into the pod template, empty when there is none. ``version`` is the resourceVersion."""
+    written into the pod template, empty when there is none. ``monitored`` says that a quality monitor runs in its pods.
+    ``version`` is the resourceVersion."""
 
     name: str
     uid: str
@@ -141,6 +142,7 @@ class DeploymentView:
     manifest_digest: str = ""
     refused: str = ""
     pods_manager: str = ""
+    monitored: bool = False
     version: str = ""
 
 

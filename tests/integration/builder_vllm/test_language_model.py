@@ -7,19 +7,26 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from enginewright.clients.errors import ClientError
+from enginewright.clients.quality import QualityClient
+from enginewright.core.quality import LEAST_SAMPLES, find
 from enginewright.core.servers.vllm import VLLM
+from enginewright_builder.contract import REFERENCE_FOLDER, QualityReport
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.figures import figures
 from enginewright_builder.generate.gate import Record, Scored, check_floor, check_words, judge, score
+from enginewright_builder.generate.kept_prompts import keep_prompts
 from enginewright_builder.generate.load import closed_loop
 from enginewright_builder.generate.prompts import Lengths, made_up
 from enginewright_builder.generate.server import LOGPROBS, SERVED_NAME, VllmServer
@@ -28,6 +35,9 @@ from enginewright_builder.generate.teacher import hold, record, words
 from enginewright_builder.pod import smoke
 from enginewright_builder.running import Running
 from enginewright_builder.sources.causal import locate_causal
+from enginewright_builder.triton import process
+from enginewright_builder.triton.ports import HOST, free_ports
+from support.apiserver import eventually
 from support.language_model import smollm2, vllm
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200), pytest.mark.asyncio(loop_scope="module")]
@@ -124,6 +134,48 @@ async def test_the_start_up_test_passes_on_what_was_recorded_and_on_nothing_else
         patch.setattr(smoke, "end", lambda message, pid: None)
         assert await asyncio.to_thread(smoke.main, words) == 1
     assert "smoke test failed: 0 of" in capsys.readouterr().out
+
+
+def monitor(folder: Path, port: int, server: VllmServer) -> list[str]:
+    return [sys.executable, "-m", "enginewright_builder.quality", "generate", str(folder), f"--model={SERVED_NAME}",
+            "--share=1", "--per-minute=600", "--window=100", f"--port={port}",
+            f"--server-port={server.http_url.rpartition(':')[2]}"]
+
+
+async def test_its_monitor_finds_that_it_answers_as_it_was_proven_to_and_that_another_model_would_not(
+        server: VllmServer, records: list[Record], floor: list[Scored], tmp_path: Path) -> None:
+    """Two monitors of one server: one asks what was recorded, the other as if another model had been recorded."""
+    others = [Record(prompt=one.prompt, steps=(Step(token=0, top={}),)) for one in records]
+    reports: dict[str, QualityReport] = {}
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(Client(server.http_url))
+        reader = await stack.enter_async_context(QualityClient(deadline=30))
+        ports = dict(zip(("sound", "other"), free_ports(2), strict=True))
+        for name, of in (("sound", records), ("other", others)):
+            keep_prompts(tmp_path / name, of, floor, TOLERANCE)
+            child = await asyncio.create_subprocess_exec(
+                *monitor(tmp_path / name / REFERENCE_FOLDER, ports[name], server), start_new_session=True)
+            stack.push_async_callback(process.end, child, 5.0)
+
+        async def enough() -> bool:
+            """Questions follow live requests."""
+            await http.decode((1, 2, 3), 1)
+            for name, port in ports.items():
+                with suppress(ClientError):
+                    reports[name] = await reader.report(HOST, port)
+            assert len(reports) == 2, reports
+            assert all(one.samples >= LEAST_SAMPLES for one in reports.values()), reports
+            return True
+
+        await eventually(enough, patience=900)
+    assert reports["sound"].problem == reports["other"].problem == ""
+    found = find(reports)
+    assert found is not None
+    assert found.worst == "other"
+    alone = find({"one": reports["sound"]})
+    assert alone is not None
+    assert alone.agreement.mean >= alone.required
+    assert not alone.drifted
 
 
 # What a broken configuration would answer is computed by transformers, in one pass over the reference's text: to start

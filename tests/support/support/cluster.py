@@ -23,6 +23,7 @@ from enginewright.core.manifests import (
     activator_name,
     ask_key,
     backend_name,
+    monitored,
     proven_digest,
     read_record,
     read_revision,
@@ -541,6 +542,7 @@ class Cluster:
             created=self.now,
             spec_replicas=manifest["spec"]["replicas"],
             manifest_digest=digest,
+            monitored=monitored(manifest["spec"]["template"]["spec"]),
         )
 
     def _change(self, name: str, **fields: Any) -> None:

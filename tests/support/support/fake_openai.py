@@ -59,6 +59,9 @@ class FakeOpenAI:
         if self.trouble == "refused":
             return web.json_response({"error": {"type": "Unavailable", "message": "it is stopping"}}, status=503)
         chosen = self.chosen(body)
+        if not body.get("stream") and body.get("return_token_ids"):
+            return web.json_response({"choices": [{"finish_reason": "length",
+                                                   "token_ids": [token for token, _ in chosen]}]})
         if not body.get("stream"):
             return web.json_response({"choices": [{"finish_reason": "length", "logprobs": {
                 "tokens": [f"token_id:{token}" for token, _ in chosen],

@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 from enginewright_builder import generating
 from enginewright_builder.contract import (
     MANIFEST_FILE,
+    REFERENCE_FOLDER,
     AccuracyRequest,
     BuildRequest,
     CheckpointRequest,
@@ -35,6 +36,7 @@ from enginewright_builder.contract import (
 from enginewright_builder.engine_store.manifest import verify
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.kept_prompts import read_prompts
 from enginewright_builder.generate.packages import PACKAGES_VARIABLE
 from enginewright_builder.generate.resolving import resolve_model
 from enginewright_builder.generate.serving import read_serving
@@ -521,3 +523,13 @@ def test_the_reports_command_says_what_was_asked_for(ask: Callable[..., BuildReq
     assert words[:5] == ["enginewright-build", "--task", "generate", "--model", "/m"]
     assert words[-10:] == ["--tolerance", "0.15", "--ttft-ms", "500", "--context", "256", "--budget-seconds", "600",
                            "--output", "DIR"]
+
+
+def test_prompts_are_kept_for_the_monitor_where_they_are_asked_for(ask: Callable[..., BuildRequest],
+                                                                   tmp_path: Path) -> None:
+    outcome = built(ask(keep_reference=True), tmp_path / "scratch", Servers(lambda arguments: {}))
+    folder = Path(tmp_path / "store") / outcome.fingerprint
+    verify(folder, outcome.fingerprint, manifest_digest=outcome.manifest_digest)
+    found = read_prompts(folder / REFERENCE_FOLDER)
+    assert (len(found.prompts), found.tolerance, found.floor) == (PROMPTS, 0.15, 0.0)
+    assert [len(one.tokens) for one in found.prompts] == [3] * PROMPTS

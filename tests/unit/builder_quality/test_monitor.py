@@ -209,12 +209,12 @@ def test_want_of_memory_is_told_with_what_to_raise(
     def fail(*_: object) -> None:
         raise error
 
-    def idle(about: About, problem: str, port: int) -> int:
+    def idle(metric: str, tolerance: float, problem: str, port: int) -> int:
         assert problem == f"the source model does not run here: {said}"
         return 7
 
     (tmp_path / "reference.json").write_text(json.dumps({"metric": "cosine", "tolerance": 0.1, "interface": {}}))
     monkeypatch.setattr(monitor_module, "Reference", fail)
-    monkeypatch.setattr(monitor_module, "_idle", idle)
+    monkeypatch.setattr(monitor_module, "idle", idle)
     assert monitor_module.main([str(tmp_path), "--model=m", "--traces=t", "--share=1", "--per-minute=1", "--window=1",
                                 "--port=0"]) == 7

@@ -1,4 +1,5 @@
-"""Live requests that both revisions answered: do the candidate's answers agree with the stable revision's?"""
+"""Live requests that both revisions answered: do the candidate's answers agree with the stable revision's? And test
+answers of a language model: does the candidate still choose as it was proven to?"""
 
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ _HALVINGS: Final = 40
 @dataclass(frozen=True, kw_only=True)
 class Mirrored:
     """Scores of ``samples`` requests, each 0 to 1 by the accuracy gate's ``metric``, that add up to ``agreed``; their
-    mean has to be at least ``required``. ``problem`` says why there are none."""
+    mean has to be at least ``required``. ``problem`` says why there are none. ``tested``: they are not of live
+    requests, but of prompts that the candidate's own monitors ask, against the source model's answers."""
 
     required: float
     metric: str = ""
     samples: int = 0
     agreed: float = 0.0
     problem: str = ""
+    tested: bool = False
 
     @property
     def mean(self) -> float:
@@ -49,10 +52,22 @@ class Mirrored:
         return self.samples >= LEAST_MIRRORED
 
     @property
+    def what(self) -> str:
+        return "test answers" if self.tested else "mirrored live requests"
+
+    @property
+    def flaw(self) -> str:
+        """A sentence, of what disagrees."""
+        whose = ("prompts of its build are not the source model's" if self.tested
+                 else "live requests are not the stable revision's")
+        return f"Its answers to {whose}: {self.figures}."
+
+    @property
     def figures(self) -> str:
         if not self.samples:
-            return f"no live request was mirrored{f' ({self.problem})' if self.problem else ''}"
-        return (f"{self.samples} mirrored live requests agree by {self.metric} {self.mean:.3f} ({self.low:.3f} to "
+            none = "no test answer was scored" if self.tested else "no live request was mirrored"
+            return f"{none}{f' ({self.problem})' if self.problem else ''}"
+        return (f"{self.samples} {self.what} agree by {self.metric} {self.mean:.3f} ({self.low:.3f} to "
                 f"{self.high:.3f}, {self.required:.3f} is needed)")
 
 

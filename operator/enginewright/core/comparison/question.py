@@ -65,7 +65,8 @@ class Answer:
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
     the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
     none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs
-    were not compared that should have been, ``mirrored`` what live requests say of them, where that was asked for."""
+    were not compared that should have been, ``mirrored`` what live requests or test answers say of them, where that was
+    asked for."""
 
     verdict: Literal["good", "worse", "open"]
     message: str

@@ -26,7 +26,8 @@ TAIL_SECONDS: Final = (FEWEST_VALUES + 1) * TAIL_WINDOW
 
 
 def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored | None = None) -> Answer:
-    """``mirrored`` is what live requests that both answered say, where they are to say something."""
+    """``mirrored`` is what live requests that both answered say, or the candidate's test answers, where they are to say
+    something."""
     if window is None or window.analysis != question.key:
         return Answer(verdict="open", message="no request has been measured yet")
     sums = sums_of(window, question)
@@ -138,7 +139,7 @@ def _worse(
     if flaw := disagreement(window.probes, limits):
         return Reason.OUTPUTS_DIFFER, flaw
     if mirrored and mirrored.disagrees:
-        return Reason.OUTPUTS_DIFFER, f"Its answers to live requests are not the stable revision's: {mirrored.figures}."
+        return Reason.OUTPUTS_DIFFER, mirrored.flaw
     if sums.texts and (found := texts.left(sums.texts) or texts.other_answers(sums.texts, limits)):
         return found
     if sums.cure:
@@ -201,7 +202,7 @@ def _mirroring(sums: Sums, limits: Limits, mirrored: Mirrored | None) -> str:
     ``watched``. Where no live request comes the analysis waits no longer for one."""
     if mirrored is None or mirrored.enough or sums.seconds >= min(4 * limits.watched, limits.patience):
         return ""
-    return f"{LEAST_MIRRORED} mirrored live requests are needed"
+    return f"{LEAST_MIRRORED} {mirrored.what} are needed"
 
 
 def _tail_is_awaited(sums: Sums, limits: Limits) -> bool:

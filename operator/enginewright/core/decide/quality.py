@@ -22,7 +22,7 @@ from enginewright.core.quantity import count
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.serving import pods_of
 from enginewright.core.status import QualityStatus
-from enginewright_builder.contract import QualityReport
+from enginewright_builder.contract import AGREEMENT, QualityReport
 
 # Figures move with every sample, and every write of status wakes the object: they are refreshed this often.
 REFRESH_SECONDS = 60.0
@@ -70,8 +70,8 @@ def _about(found: Finding) -> Verdict:
 def _finding(ctx: PassContext, revision: str, found: Agreement) -> Finding:
     figures = _figures(found)
     if found.drifted:
-        return no(Reason.QUALITY_DRIFTED, f"Live answers of revision {revision} have drifted: {figures} "
-                   f"{_remedy(ctx)}")
+        return no(Reason.QUALITY_DRIFTED, f"{_what(found).capitalize()}s of revision {revision} have drifted: "
+                  f"{figures} {_remedy(ctx, found)}")
     if found.held or (_reason_before(ctx, revision) == Reason.AGREEING and not found.few
                       and found.agreement.mean >= found.required):
         return yes(Reason.AGREEING, figures)
@@ -84,9 +84,14 @@ def _finding(ctx: PassContext, revision: str, found: Agreement) -> Finding:
 def _figures(found: Agreement) -> str:
     of = found.agreement
     if not of.samples:
-        return "No live answer has been scored yet."
+        return f"No {_what(found)} has been scored yet."
     return (f"{found.metric} {of.mean:.4f} with the source model ({of.low:.4f} to {of.high:.4f}; {found.required:g} is "
-            f"needed) over {count(of.samples, 'live answer')} of {count(found.replicas, 'replica')}.")
+            f"needed) over {count(of.samples, _what(found))} of {count(found.replicas, 'replica')}.")
+
+
+def _what(found: Agreement) -> str:
+    """The monitor of a language model asks prompts of its build, and sees no request."""
+    return "test answer" if found.metric == AGREEMENT else "live answer"
 
 
 def _worst(found: Agreement) -> str:
@@ -94,7 +99,7 @@ def _worst(found: Agreement) -> str:
     if alone is None:
         return ""
     return (f" Replica {found.worst} alone has drifted: {alone.mean:.4f} ({alone.low:.4f} to {alone.high:.4f}) over "
-            f"{count(alone.samples, 'live answer')}; look at its node and device, or delete the pod.")
+            f"{count(alone.samples, _what(found))}; look at its node and device, or delete the pod.")
 
 
 def _silence(reports: Mapping[str, QualityReport]) -> str:
@@ -128,9 +133,12 @@ def _captured(ctx: PassContext, reports: Mapping[str, QualityReport]) -> str:
             f"{newest.capture_digest}.{failing}")
 
 
-def _remedy(ctx: PassContext) -> str:
+def _remedy(ctx: PassContext, found: Agreement) -> str:
     if ctx.spec.quality and ctx.spec.quality.rollback:
         return "spec.quality.rollback asks to go back to the last revision that served before."
+    if found.metric == AGREEMENT:
+        return ("It is asked prompts of its build: look at what changed since then, such as a node's device or driver, "
+                "or go back with the annotation enginewright.io/rollback-to.")
     return ("Requests may have become unlike the data that accuracy was measured on: give such as "
             "spec.accuracy.evaluation, or go back with the annotation enginewright.io/rollback-to.")
 

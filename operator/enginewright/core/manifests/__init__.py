@@ -6,7 +6,7 @@ from enginewright.core.manifests.build_job import build_deadline, build_job, bui
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.manifests.claim_template import claim_template, claim_template_name
 from enginewright.core.manifests.common import Owner
-from enginewright.core.manifests.deployment import deployment, deployment_name, proven_digest, revision_name
+from enginewright.core.manifests.deployment import deployment, deployment_name, monitored, proven_digest, revision_name
 from enginewright.core.manifests.fleet import fleet_service, member, member_key
 from enginewright.core.manifests.gc_job import gc_job
 from enginewright.core.manifests.pdb import pdb
@@ -30,8 +30,8 @@ __all__ = [
     "activator_service", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
     "build_deadline", "build_job", "build_job_name", "build_lease",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
-    "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key", "pdb",
-    "proven_digest",
+    "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key",
+    "monitored", "pdb", "proven_digest",
     "read_record", "read_revision", "record_mark", "record_name", "request_configmap", "resolve_job",
     "resolve_job_name", "revision_configmap", "revision_name", "revision_service", "revision_service_name", "routes",
     "service", "shared_ask_job_name", "signing_secret",

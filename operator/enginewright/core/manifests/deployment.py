@@ -26,7 +26,7 @@ from enginewright.core.manifests.common import (
     spread_over_nodes,
 )
 from enginewright.core.manifests.pod_template import merge
-from enginewright.core.manifests.quality import Captures, monitor, trace_volumes
+from enginewright.core.manifests.quality import Captures, language_model_monitor, monitor, trace_volumes
 from enginewright.core.manifests.server import SMOKE_PATH, server, startup_seconds
 from enginewright.core.manifests.server_generate import language_model_server
 from enginewright.core.manifests.service import mirror_name
@@ -155,14 +155,12 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
         "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
         "containers": [_server(owner, spec, record, placement, config),
-                       *([monitor(spec.quality, owner.served_as, record.fingerprint, config,
-                                  mirror=mirror_name(owner.name) if spec.rollout.analysis.mirror else "",
-                                  captures=captures)]
-                         if spec.quality else [])],
+                       *_monitor(owner, spec, record, config, captures)],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
                     {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}},
                     *scratch_volumes(LANGUAGE_MODEL_SHARED_MEMORY if record.outcome.generate else SHARED_MEMORY),
-                    *(trace_volumes() if spec.quality else []), *([capture_key_volume()] if captures else []),
+                    *(trace_volumes() if spec.quality and not record.outcome.generate else []),
+                    *([capture_key_volume()] if captures else []),
                     *(trusted_volumes(config) if in_bucket(spec.store.uri) else [])],
     }
 
@@ -171,6 +169,21 @@ def _server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement
     if summary := record.outcome.generate:
         return language_model_server(owner, spec, record, summary, placement, config)
     return server(owner, spec, record, placement, config)
+
+
+def _monitor(owner: Owner, spec: Spec, record: EngineRecord, config: OperatorConfig,
+             captures: Captures | None) -> list[JSON]:
+    if spec.quality is None:
+        return []
+    if record.outcome.generate:
+        return [language_model_monitor(spec.quality, owner.served_as, record.fingerprint, config)]
+    mirror = mirror_name(owner.name) if spec.rollout.analysis.mirror else ""
+    return [monitor(spec.quality, owner.served_as, record.fingerprint, config, mirror=mirror, captures=captures)]
+
+
+def monitored(pod: Mapping[str, Any]) -> bool:
+    """Whether a quality monitor runs in pods of the spec ``pod``."""
+    return any(one.get("name") == labels.CONTAINER_QUALITY for one in pod.get("containers") or ())
 
 
 def _captures(owner: Owner, spec: Spec, revision: str) -> Captures | None:

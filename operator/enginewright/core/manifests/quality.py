@@ -16,6 +16,8 @@ from enginewright_builder.contract import REFERENCE_FOLDER
 # grows.
 TRACES_SIZE = "64Mi"
 REFERENCE_PATH = "/reference"
+# The word that asks for the monitor of language models.
+GENERATE = "generate"
 
 
 def _of_pod(name: str, path: str) -> JSON:
@@ -47,27 +49,46 @@ class Captures:
 
 def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig, *, mirror: str,
             captures: Captures | None = None) -> JSON:
-    """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way. Where
-    ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the monitor
-    gets its namespace, for that Service's whole name, and its address, so that it sends no request to itself."""
+    """Where ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the
+    monitor gets its namespace, for that Service's whole name, and its address, so that it sends no request to itself.
+    """
     environment = [_of_pod("POD_NAMESPACE", "metadata.namespace"), _of_pod("POD_IP", "status.podIP")]
+    words = [*_words(quality, served_as, f"--traces={labels.TRACES_PATH}"), f"--triton-port={labels.HTTP_PORT}",
+             *([f"--mirror={mirror}"] if mirror else []), *_capture_arguments(quality, captures)]
+    found = _container(quality, config, words, [_reference(fingerprint), *trace_mounts(), *_capture_mounts(captures)])
+    return {**found, **({"env": environment} if mirror else {})}
+
+
+def language_model_monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig) -> JSON:
+    """It asks the server some of the build's prompts, and sees no request of others."""
+    words = [GENERATE, *_words(quality, served_as), f"--server-port={labels.HTTP_PORT}"]
+    return _container(quality, config, words, [_reference(fingerprint)])
+
+
+def _words(quality: QualitySpec, served_as: str, *more: str) -> list[str]:
+    return [REFERENCE_PATH, f"--model={served_as}", *more, f"--share={quality.sample_share:g}",
+            f"--per-minute={quality.max_samples_per_minute}", f"--window={quality.window}",
+            f"--port={labels.QUALITY_PORT}"]
+
+
+def _reference(fingerprint: str) -> JSON:
+    return {"name": "engine", "mountPath": REFERENCE_PATH, "subPath": f"{fingerprint}/{REFERENCE_FOLDER}",
+            "readOnly": True}
+
+
+def _container(quality: QualitySpec, config: OperatorConfig, words: list[str], mounts: list[JSON]) -> JSON:
+    """It has no probe: a pod is ready only if all its containers are, and this one must not stand in the way."""
     return {
         "name": labels.CONTAINER_QUALITY,
         "image": config.images.builder,
         "imagePullPolicy": config.pull_policy,
         "command": ["python3", "-m", "enginewright_builder.quality"],
-        "args": [REFERENCE_PATH, f"--model={served_as}", f"--traces={labels.TRACES_PATH}",
-                 f"--share={quality.sample_share:g}", f"--per-minute={quality.max_samples_per_minute}",
-                 f"--window={quality.window}", f"--port={labels.QUALITY_PORT}", f"--triton-port={labels.HTTP_PORT}",
-                 *([f"--mirror={mirror}"] if mirror else []), *_capture_arguments(quality, captures)],
-        **({"env": environment} if mirror else {}),
+        "args": words,
         "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
         "resources": resources(config.quality_resources, quality.resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": REFERENCE_PATH, "subPath": f"{fingerprint}/{REFERENCE_FOLDER}",
-                          "readOnly": True}, *trace_mounts(), *_capture_mounts(captures),
-                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+        "volumeMounts": [*mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
 
 

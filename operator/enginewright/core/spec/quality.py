@@ -27,16 +27,19 @@ class CaptureSpec(SpecModel):
 
 
 class QualitySpec(SpecModel):
-    """Hold a few live answers against the unquantised source model. Off where absent: it looks at requests."""
+    """Hold a few live answers against the unquantised source model. Off where absent: it looks at requests. A language
+    model is asked prompts of its build in their place."""
 
     sample_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of the requests of each replica that is sampled, as far as maxSamplesPerMinute allows."""
+    """Share of the requests of each replica that is sampled, as far as maxSamplesPerMinute allows. A language model is
+    asked as many more."""
     max_samples_per_minute: int = Field(default=60, ge=1, le=600)
-    """Most requests of each replica that are sampled in a minute."""
+    """Most requests of each replica that are sampled in a minute, or that a language model is asked."""
     window: int = Field(default=2000, ge=100, le=100_000)
     """Newest sampled requests of each replica that agreement is taken over. A batch in one request counts as one."""
     resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
-    """CPU and memory of the monitor beside each server; memory has to hold the source model in full precision."""
+    """CPU and memory of the monitor beside each server; memory has to hold the source model in full precision, but not
+    a language model."""
     capture: CaptureSpec | None = None
     """Keep sampled requests in the store, for captured://MODEL in spec.accuracy.evaluation and spec.engine.calibration.
     Absent: no request is kept. Needs a store on a volume. Removing it deletes what was captured."""

@@ -67,7 +67,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(path="accuracy.task", why=_LABELS),
     _value("accuracy.groupBy", _LABELS, "", remedy="remove it"),
     Foreign(path="serving.queue", why="is of Triton's queue, and vLLM has another"),
-    Foreign(path="quality", why="does not work for language models yet: the monitor compares tensors"),
+    Foreign(path="quality.capture", why="keeps tensors of live requests, and a language model reads text"),
     Foreign(path="placement.classes", why="does not work for language models yet",
             remedy="write accelerator and gpu, and an object for each class"),
     _value("rollout.analysis.mirror", "sends tensors on, and a language model reads text", False, remedy="remove it"),

@@ -118,6 +118,7 @@ LANGUAGE: Raw = {
         {"name": "awq", "uri": "pvc://models/awq", "digest": _DIGEST}]},
     "accuracy": {"metric": "agreement", "evaluation": {"uri": "pvc://models/prompts.jsonl"}},
     "objective": {"tokens": {"percentile": 95, "ttftMilliseconds": 500, "tpotMilliseconds": 50.5}},
+    "quality": {"sampleShare": 0.02, "rollback": True},
     "rollout": {"strategy": "Recreate"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 3, "holdSeconds": 600},
 }
 

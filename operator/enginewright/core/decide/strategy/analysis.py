@@ -19,6 +19,7 @@ from enginewright.core.servers.vllm import VLLM
 from enginewright.core.serving import pods_of
 from enginewright.core.spec import Spec
 from enginewright.core.status import AnalysisStatus
+from enginewright_builder.contract import AGREEMENT
 
 # A clear analysis takes this share of its seconds at least, an unclear one so many times them at most, within these
 # bounds.
@@ -62,7 +63,7 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
             shown=required is not None and required.shown,
             first_token=tokens.ttft_milliseconds if tokens else None,
             per_token=tokens.tpot_milliseconds if tokens else None,
-            alike=generates and _comparable(ctx),
+            alike=generates and _comparable(ctx) and _watched_alike(ctx, stable, candidate),
         ),
     )
 
@@ -76,6 +77,13 @@ def _comparable(ctx: PassContext) -> bool:
     if not (known and known.stable_source and now and now.key == source_key(ctx.spec)):
         return False
     return known.stable_source == now.digest
+
+
+def _watched_alike(ctx: PassContext, stable: str, candidate: str) -> bool:
+    """The requests of a monitor end at their largest length. Where only one of both has a monitor, its requests
+    would make live answers look cut."""
+    deployed = [ctx.observed.deployment(revision) for revision in (stable, candidate)]
+    return len({one.monitored if one else ctx.spec.quality is not None for one in deployed}) == 1
 
 
 def least_similarity(spec: Spec) -> float:
@@ -97,7 +105,8 @@ def least_similarity(spec: Spec) -> float:
 
 def figures(answer: Answer) -> AnalysisStatus:
     """Rounded: status is for people."""
-    ratio, live = answer.ratio, answer.mirrored if answer.mirrored and answer.mirrored.samples else None
+    ratio, asked = answer.ratio, None if answer.mirrored and answer.mirrored.tested else answer.mirrored
+    live = asked if asked and asked.samples else None
     return AnalysisStatus(
         ratio=_short(ratio.mean) if ratio else None,
         low=_short(ratio.low) if ratio else None,
@@ -107,7 +116,7 @@ def figures(answer: Answer) -> AnalysisStatus:
         failures=answer.failures,
         seconds=round(answer.seconds),
         uncompared=answer.uncompared or None,
-        mirrored=live.samples if live else None if answer.mirrored is None else 0,
+        mirrored=live.samples if live else None if asked is None else 0,
         agreement=_short(live.mean) if live else None,
         agreement_low=_short(live.low) if live else None,
         agreement_high=_short(live.high) if live else None,
@@ -159,6 +168,25 @@ def mirrored(ctx: PassContext, stable: str, candidate: str) -> Mirrored | None:
         samples=sum(report.mirrored for report in about),
         agreed=sum(report.agreed for report in about),
         problem="; ".join(trouble),
+    )
+
+
+def own_answers(ctx: PassContext, candidate: str) -> Mirrored | None:
+    """What the monitors beside the replicas of ``candidate``, a language model, report of prompts of its build; None
+    where ``spec.quality`` does not ask for it."""
+    if ctx.spec.quality is None:
+        return None
+    reports = [ctx.observed.quality[pod.name] for pod in pods_of(ctx.observed, candidate)
+               if pod.name in ctx.observed.quality]
+    trouble = problems(reports) or (() if reports else ("no monitor beside it reports",))
+    good = [report for report in reports if 0 < report.tolerance < 1]
+    return Mirrored(
+        required=1 - max((report.tolerance for report in good), default=ctx.spec.accuracy.max_loss),
+        metric=AGREEMENT,
+        samples=sum(report.samples for report in good),
+        agreed=sum(report.total for report in good),
+        problem="; ".join(trouble),
+        tested=True,
     )
 
 

@@ -8,10 +8,11 @@ from functools import cached_property
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.comparison import Answer, Question, compare
+from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.context import PassContext
 from enginewright.core.decide.jobs import Trouble
-from enginewright.core.decide.strategy.analysis import figures, mirrored, question
+from enginewright.core.decide.strategy.analysis import figures, mirrored, own_answers, question
 from enginewright.core.decide.strategy.required import Required, required
 from enginewright.core.decide.strategy.splits import Split, splits
 from enginewright.core.decide.target import Target
@@ -101,8 +102,12 @@ class RolloutState:
     @cached_property
     def answer(self) -> Answer:
         asked = self.question(self.last)
-        live = mirrored(self.ctx, self.stable.revision, self.target.revision) if asked.mirror else None
-        return compare(self.ctx.observed.signals, asked, live)
+        return compare(self.ctx.observed.signals, asked, self._agreement(asked))
+
+    def _agreement(self, asked: Question) -> Mirrored | None:
+        if asked.generates:
+            return own_answers(self.ctx, self.target.revision)
+        return mirrored(self.ctx, self.stable.revision, self.target.revision) if asked.mirror else None
 
     @cached_property
     def readiness_losses(self) -> int:
