@@ -29,10 +29,12 @@ from enginewright_builder.evidence.content import accuracy_evidence, hardware, r
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
 from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions, settle
+from enginewright_builder.evidence.profiled import profile_served, served
 from enginewright_builder.export import export_model
 from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, Plain
 from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.look import Look
+from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.texted import Texted, given, in_tokens
@@ -105,6 +107,8 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
             keep_reference(keeper.staging, sent, request.accuracy, resolved.metric_graph,
                            map(prepared.source.run, prepared.evaluation.batches))
         document = _hand_over(keeper, resolved, prepared, climbed, every, budget)
+    if request.engine.profile:
+        document = dataclasses.replace(document, profiles=_profiles(keeper, prepared, climbed, scratch, steps, budget))
     keeper.write(dataclasses.replace(document, steps=dict(steps.seconds), spent=budget.spent))
 
 
@@ -135,6 +139,25 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         smoke=KeptSmoke(inputs=keeper.tensors(smoke.inputs), reference=keeper.tensors(smoke.reference),
                         batches=smoke.batches) if smoke else None,
         steps={}, spent=0.0)
+
+
+def _profiles(keeper: Keeper, prepared: Prepared, climbed: Climb, scratch: Path, steps: Steps, budget: Budget
+              ) -> tuple[EngineProfile, ...]:
+    """Their time is none of the budget's: what is measured afterwards is measured for as long as without."""
+    take, batched = prepared.exported.given, takes_batches(prepared.exported.interface)
+
+    def given(batch: int) -> Tensors:
+        inputs = take(prepared.evaluation.request(batch))
+        return inputs if batched else whole_call(inputs)
+
+    began = budget.spent
+    with steps.step("profile", f"profiling {climbed.name}"):
+        found = profile_served(served(climbed), in_tokens(prepared.source), given, scratch, keeper.staging)
+    budget.leave_out(budget.spent - began)
+    for one in found:
+        if one.problem:
+            steps.tracker.note(f"there is no profile of {one.name}: {one.problem}")
+    return found
 
 
 def _folded(request: BuildRequest, prepared: Prepared, artifact: Artifact) -> tuple[Folded, ...]:

@@ -45,7 +45,7 @@ INFER, GENERATE = "infer", "generate"
 _OF_GENERATE = ("ttft_ms", "tpot_ms", "context", "checkpoint")
 _OF_INFER = ("format", "calibration", "metric", "task_metric", "labels", "task_tolerance", "task_output", "queries",
              "threshold", "group_by", "precision", "backend", "fallback", "max_batch_size", "latency_ms", "stop_when",
-             "interface")
+             "interface", "profile")
 # Libraries that the Python backend may run an engine with.
 PYTHON_RUNTIMES = ("onnxruntime", "tensorrt", "torch")
 
@@ -120,8 +120,8 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
         model_name=name, source=SourceRequest(uri=options.model, format=options.format), interface=interface,
         engine=EngineRequest(backend=options.backend, precision=options.precision, calibration=calibration,
                              max_batch_size=options.max_batch_size, fallback=options.fallback,
-                             stop_when=options.stop_when, build_budget_seconds=options.budget_seconds or BUDGET_SECONDS[
-                                 options.accelerator]),
+                             stop_when=options.stop_when, profile=options.profile,
+                             build_budget_seconds=options.budget_seconds or BUDGET_SECONDS[options.accelerator]),
         accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation,
                                  task=_task(options), group_by=options.group_by),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
@@ -251,6 +251,8 @@ def _parser() -> argparse.ArgumentParser:
                              "models)")
     parser.add_argument("--stop-when", choices=("budgetSpent", "objectiveMet"), default=EngineRequest.stop_when,
                         help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
+    parser.add_argument("--profile", action="store_true",
+                        help="leave traces of the engine's layers beside the report, which Perfetto opens")
     parser.add_argument("--interface", metavar="JSON", help='unless the source states it: {"inputs": [{"name": …}]}')
     parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
     language = parser.add_argument_group("language models")

@@ -59,6 +59,9 @@ SMOKE_FILE = "smoke.json"
 # The source model as FP32 ONNX, and how it is to be compared with: what the quality monitor holds live answers against.
 # Only engines that were asked for with it have it.
 REFERENCE_FOLDER = "reference"
+# Traces of what an engine's layers take, one for each engine that serves. Only engines that were asked for with them
+# have them.
+PROFILE_FOLDER = "profile"
 # How the termination message of a server begins that failed its smoke test. smoke.py imports nothing and repeats it.
 SMOKE_TEST_FAILED = "smoke test failed: "
 # How the termination message of a replica begins whose TensorRT or GPU is not what its engine was built with, or whose
@@ -241,6 +244,7 @@ class EngineRequest:
     calibration: DataRequest | None = None
     fallback: Fallback = "none"
     stop_when: StopWhen = "budgetSpent"
+    profile: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -412,9 +416,9 @@ class BuildRequest:
         Left out: who asks, who signed the source, where things are mounted, the store and its signing keys, the time
         budget, the URIs (their digests count), and all that concerns only replicas. Where the source may be served for
         lack of time, the budget counts: more of it is another wish; so is to be content once the objective is met. An
-        engine with its reference differs from one
-        without. Raises :class:`ContractError` while a digest is still unresolved: equal fingerprints must mean equal
-        content.
+        engine with its reference or its profile differs from one without: what is published is never changed, so that
+        one without can get none later. Raises :class:`ContractError` while a digest is still unresolved: equal
+        fingerprints must mean equal content.
         """
         for name, digest in self._digests().items():
             if not digest:
@@ -977,7 +981,7 @@ _LATE: Mapping[str, tuple[str, ...]] = {
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
     "EngineSummary": ("task", "groups", "p999_ms", "requests"), "GenerateSummary": ("work", "checkpoint"),
-    "GenerateRequest": ("checkpoints",), "ResolvedSource": ("checkpoint_digests",),
+    "GenerateRequest": ("checkpoints",), "EngineRequest": ("profile",), "ResolvedSource": ("checkpoint_digests",),
 }
 
 

@@ -32,6 +32,7 @@ from enginewright_builder.contract import (
 from enginewright_builder.engines.base import Artifact, Joined, Member, Rung
 from enginewright_builder.engines.composite import combine
 from enginewright_builder.measure.layers import Folded
+from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 from enginewright_builder.shapes import takes_batches
@@ -106,7 +107,8 @@ class HandOver:
     ``requests`` are single samples, the first of median length; ``warmup`` is one. ``steps`` are seconds of each
     step so far, ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep. ``mixed`` are
     single samples of different length, which run together as ``joined`` says; None: requests of different length do
-    not. ``not_apart`` says which steps are within model compute, as they could not be timed by themselves."""
+    not. ``not_apart`` says which steps are within model compute, as they could not be timed by themselves.
+    ``profiles`` are of the engines that serve, where they were asked for; their traces lie in ``staging``."""
 
     request: BuildRequest
     source: ResolvedSource
@@ -134,6 +136,7 @@ class HandOver:
     mixed: tuple[KeptCase, ...] = ()
     joined: Joined | None = None
     not_apart: tuple[str, ...] = ()
+    profiles: tuple[EngineProfile, ...] = ()
     version: int = CONTRACT_VERSION
 
 

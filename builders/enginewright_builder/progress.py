@@ -11,8 +11,8 @@ from enginewright_builder.contract import Outcome, Progress, dumps
 
 # Where each step of a build begins, as a fraction of the whole, from the times of a typical build on a CPU.
 STEPS: dict[str, float] = {
-    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "finalists": 0.58, "sweep": 0.60, "appraise": 0.82,
-    "repository": 0.88, "verify-load": 0.90, "publish": 0.97, "done": 1.0,
+    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "finalists": 0.58, "profile": 0.59, "sweep": 0.60,
+    "appraise": 0.82, "repository": 0.88, "verify-load": 0.90, "publish": 0.97, "done": 1.0,
 }
 
 

@@ -35,6 +35,10 @@ class Budget:
         """Negative once it is overspent."""
         return self._seconds - self.spent
 
+    def leave_out(self, seconds: float) -> None:
+        """They count as if they had not gone by."""
+        self._begin += seconds
+
     def share(self, part: float, bounds: tuple[float, float]) -> float:
         """``part`` of what is left, within ``bounds``."""
         low, high = bounds

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from enginewright_builder.engines.base import Artifact
 
 # Batches whose CUDA graphs are captured, by this project's Python model or by Triton's own backend, which also needs
@@ -11,7 +13,12 @@ BUCKETS, GRAPH_BATCHES, PROFILES = "buckets", "graph_batches", "profiles"
 
 def captured_batches(artifact: Artifact) -> list[int]:
     """The batches that the Python model captures as CUDA graphs."""
-    text = artifact.parameters.get(BUCKETS) or artifact.parameters.get(GRAPH_BATCHES, "")
+    return batches_of(artifact.parameters)
+
+
+def batches_of(parameters: Mapping[str, str]) -> list[int]:
+    """The same of an artifact's parameters."""
+    text = parameters.get(BUCKETS) or parameters.get(GRAPH_BATCHES, "")
     return [int(part) for part in text.split(",") if part.strip()]
 
 

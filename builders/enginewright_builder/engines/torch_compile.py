@@ -17,6 +17,8 @@ from enginewright_builder.shapes import size_range
 from enginewright_builder.system import available_cpus, cpu_flags
 
 PACKAGE_FILE, DESCRIPTION_FILE = "model.pt2", "session.json"
+# Else a compiled package calls kernels of a CPU past the profiler.
+_MARKS = {"cpp.enable_kernel_profile": True}
 # Below the workspace: what the compiler keeps between compilations.
 _CACHE = "inductor"
 # Instructions that every server processor of the last ten years has, rather than the build node's own (level 3 of the
@@ -32,8 +34,9 @@ def compiler() -> str:
     return shutil.which(os.environ.get("CXX") or "g++") or shutil.which("clang++") or ""
 
 
-def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf32: bool) -> Path:
-    """Writes ``folder/model.pt2``. Raises whatever ``torch.export`` and the compiler raise."""
+def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf32: bool, marked: bool = False) -> Path:
+    """Writes ``folder/model.pt2``. ``marked``: its code tells PyTorch's profiler of each kernel on a CPU. Raises
+    whatever ``torch.export`` and the compiler raise."""
     import torch
 
     from enginewright_builder.engines.torch_layout import arranged
@@ -45,7 +48,7 @@ def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf3
     with quiet(), torch.no_grad(), products(tf32), _toolchain(workspace, on_gpu=on_gpu):
         exported, layout = arranged(program)
         torch._inductor.aoti_compile_and_package(exported, package_path=str(path),
-                                                 inductor_configs={**_options(), **layout})
+                                                 inductor_configs={**_options(marked=marked), **layout})
     return path
 
 
@@ -64,14 +67,14 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": [low if low == high else None for low, high in ranges]}
 
 
-def _options() -> dict[str, Any]:
+def _options(*, marked: bool) -> dict[str, Any]:
     # A package has two C++ files, so headers compiled ahead never pay. Kernels are not timed against each other
     # (max_autotune): on an H200 that took five times as long and made them slower (ADR 0006).
     options: dict[str, Any] = {"compile_threads": available_cpus(), "cpp_cache_precompile_headers": False}
     if _can_set_level():
         # Without the last one the compiler tries every newer instruction set, a minute each, to use none of them.
         options |= {"cpp.march": _X86_LEVEL, "cpp.simdlen": _X86_VECTOR_BITS, "cpp.vec_isa_ok": True}
-    return options
+    return {**options, **(_MARKS if marked else {})}
 
 
 def _needed_flags() -> list[str]:

@@ -46,7 +46,7 @@ def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Pr
         source_format=told.source.format, interface=told.engines[told.served[0].engine].interface,
         reference=told.reference, candidates=outcome.candidates, engine=outcome.engine, accuracy=told.accuracy,
         objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
-        performance=performance, drift=dict(told.drift), hardware=told.hardware,
+        performance=performance, drift=dict(told.drift), profiles=told.profiles, hardware=told.hardware,
         versions=versions({"tritonserver": proof.server_version}),
         steps=dict(steps), notes=_notes(told, proof))
 
@@ -108,7 +108,7 @@ def command(request: BuildRequest) -> str:
         "--fallback": engine.fallback if engine.fallback != "none" else "",
         "--latency-ms": f"{request.objective.latency_ms:g}" if request.objective.latency_ms else "",
     }
-    return in_words(options)
+    return in_words(options, ["--profile"] if engine.profile else ())
 
 
 def stated(document: Any) -> Any:

@@ -6,24 +6,18 @@ Runtime tells of a GPU when kernels were launched, not what they took.
 
 from __future__ import annotations
 
-import json
 import logging
 import statistics
-import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-import onnxruntime as ort
 
 from enginewright_builder.contract import Interface, PostprocessStep
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.measure.layers import Folded
+from enginewright_builder.measure.ort_profile import ort_events, ort_runs
+from enginewright_builder.measure.profile import Event
 from enginewright_builder.onnx_postprocess import behind
 from enginewright_builder.onnx_preprocess import in_front
-from enginewright_builder.pod.python_model.ort_session import session_options
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.texts import is_text
 
@@ -31,7 +25,6 @@ log = logging.getLogger(__name__)
 
 # Runs of a batch: the first is left out, as it allocates.
 _RUNS, _SECONDS = 9, 1.0
-_KERNEL = "_kernel_time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +53,8 @@ def measure_folded(artifact: Artifact, steps: Steps, calls: Mapping[int, Tensors
         return ()
     model = next(path for name, path in artifact.files.items() if name.endswith(".onnx"))
     try:
-        return tuple([_shares(batch, _profiled(model, artifact.parameters, inputs), steps)
+        return tuple([_shares(batch, ort_events(model, artifact.parameters, inputs, least=2, most=_RUNS,
+                                                seconds=_SECONDS), steps)
                       for batch, inputs in sorted(calls.items())])
     except Exception as error:  # any class of ONNX Runtime's
         log.warning("the steps in the graph of %s could not be timed", artifact.rung.name, exc_info=error)
@@ -76,36 +70,13 @@ def not_apart(steps: Steps, engines: Sequence[Sequence[Folded]]) -> tuple[str, .
                  "by itself cannot be measured." for name in unknown)
 
 
-def _profiled(model: Path, parameters: Mapping[str, str], inputs: Tensors) -> list[Mapping[str, Any]]:
-    with tempfile.TemporaryDirectory() as folder:
-        options = session_options(parameters)
-        options.enable_profiling, options.profile_file_prefix = True, str(Path(folder) / "profile")
-        session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-        taken = {value.name: inputs[value.name] for value in session.get_inputs()}
-        began, runs = time.perf_counter(), 0
-        while runs < 2 or (runs < _RUNS and time.perf_counter() - began < _SECONDS):
-            session.run(None, taken)
-            runs += 1
-        events: list[Mapping[str, Any]] = json.loads(Path(session.end_profiling()).read_text())
-        return events
-
-
-def _shares(batch: int, events: Sequence[Mapping[str, Any]], steps: Steps) -> Folded:
-    runs = list(_runs(events))[1:]
+def _shares(batch: int, events: Sequence[Event], steps: Steps) -> Folded:
+    runs = list(ort_runs(events))[1:]
 
     def share(names: tuple[str, ...]) -> float | None:
         """The median over the runs; None where no node has such a name any more."""
-        found = [sum(took for name, took in run if name.startswith(names)) / sum(took for _, took in run)
-                 for run in runs] if names else []
+        found = [sum(one.microseconds for one in run.layers if one.name.startswith(names)) /
+                 sum(one.microseconds for one in run.layers) for run in runs] if names else []
         return statistics.median(found) if any(found) else None
 
     return Folded(batch=batch, preprocess=share(steps.preprocess), postprocess=share(steps.postprocess))
-
-
-def _runs(events: Sequence[Mapping[str, Any]]) -> Iterator[list[tuple[str, float]]]:
-    """Of each run its nodes with the microseconds that they took."""
-    kernels = [one for one in events if one.get("cat") == "Node" and str(one["name"]).endswith(_KERNEL)]
-    for run in (one for one in events if one.get("cat") == "Session" and one["name"] == "model_run"):
-        end = run["ts"] + run["dur"]
-        yield [(str(one["name"]).removesuffix(_KERNEL), float(one["dur"])) for one in kernels
-               if run["ts"] <= one["ts"] <= end]

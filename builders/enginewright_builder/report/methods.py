@@ -15,7 +15,7 @@ METERS = {"rapl": "The kernel's RAPL counters of the CPU package", "nvml": "The 
 
 def methods(report: BuildReport) -> list[tuple[str, str, str]]:
     """``(anchor, what, how)``; only of what this report has."""
-    return [*_engine(report), *_accuracy(report), *_load(report), *_performance(report)]
+    return [*_engine(report), *_accuracy(report), *_load(report), *_performance(report), *_profiles(report)]
 
 
 def _engine(report: BuildReport) -> Iterator[tuple[str, str, str]]:
@@ -26,6 +26,15 @@ def _engine(report: BuildReport) -> Iterator[tuple[str, str, str]]:
     where = "held on the GPU" if report.hardware.gpus else "had resident"
     yield ("size", "Size and memory", (
         f"The size is that of the engine's files. Memory is what tritonserver {where} with the model loaded."))
+
+
+def _profiles(report: BuildReport) -> Iterator[tuple[str, str, str]]:
+    if any(not one.problem for one in report.profiles):
+        yield ("profile", "Slowest layers", (
+            "Each engine that serves ran the same batch again and again in a process of its own, under the profiler of "
+            "its library, after everything that this build timed before. The first runs were left out. A share, a time "
+            "of a call and a number of calls are medians over the other runs; a layer is what the profiler gives one "
+            "name."))
 
 
 def _accuracy(report: BuildReport) -> Iterator[tuple[str, str, str]]:

@@ -17,6 +17,7 @@ from enginewright_builder.contract import (
     ServingChoice,
     TaskFigure,
 )
+from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.report.performance import Performance
 from enginewright_builder.sweep.result import SweepResult
 
@@ -66,7 +67,8 @@ class BuildReport:
     server.
 
     ``sweep`` and ``performance`` are None for an engine that was offered but not served. ``drift`` is by the
-    names of refused candidates. Fields are only ever added within one ``version``.
+    names of refused candidates. ``profiles`` are of the engines that serve, where they were asked for.
+    Fields are only ever added within one ``version``.
     """
 
     model_name: str
@@ -88,6 +90,7 @@ class BuildReport:
     sweep: SweepResult | None = None
     performance: Performance | None = None
     drift: Mapping[str, DriftReport] = field(default_factory=dict)
+    profiles: tuple[EngineProfile, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     steps: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -6,12 +6,12 @@ from importlib import resources
 
 import jinja2
 
-from enginewright_builder.report import charts, methods, trust, vega, words
+from enginewright_builder.report import charts, methods, profiles, trust, vega, words
 from enginewright_builder.report.drift import drifts
 from enginewright_builder.report.model import BuildReport
 
-FORMATS = {name: getattr(words, name) for name in ("milliseconds", "per_second", "size", "ratio", "share", "seconds",
-                                                   "significant")}
+FORMATS = {name: getattr(words, name) for name in ("milliseconds", "microseconds", "per_second", "size", "ratio",
+                                                   "share", "seconds", "significant")}
 
 
 def render(report: BuildReport) -> str:
@@ -23,7 +23,8 @@ def render(report: BuildReport) -> str:
         groups=tuple(report.accuracy.groups.items()),
         objective=words.objective_sentence(report), charts=charts.specs(report), bars=charts.layer_bars(report),
         checks=trust.checks(report), trust=trust, measured=methods.methods(report),
-        vega=vega.script(), drawing=drawing(), drifts=drifts(report), words=words, performance=report.performance,
+        vega=vega.script(), drawing=drawing(), drifts=drifts(report), profiles=profiles, words=words,
+        performance=report.performance,
         verdict=words.verdict, engine_name=words.engine_name,
         metric=words.METRICS.get(report.accuracy.metric, report.accuracy.metric), offered=words.is_offered(report),
         fastest=max(fastest, report.reference.throughput or 0.0))

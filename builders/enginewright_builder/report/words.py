@@ -22,6 +22,11 @@ VERDICTS = {"Shipped": ("✓ shipped", "good"), "Passed": ("passed", "plain"), "
             "Offered": ("! offered", "warn"), "Fallback": ("! the source itself", "warn")}
 
 
+def microseconds(value: float) -> str:
+    """A whole number, and tenths of what is below ten."""
+    return f"{value:,.0f} µs" if value >= 10 else f"{value:.1f} µs"
+
+
 def engine_name(backend: str, precision: str) -> str:
     return f"{BACKENDS.get(backend, backend)} {precision.upper()}"
 

@@ -135,6 +135,7 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
         engine=contract.EngineRequest(
             backend=spec.engine.backend, precision=spec.engine.precision, max_batch_size=spec.engine.max_batch_size,
             build_budget_seconds=spec.budget_seconds, fallback=spec.engine.fallback, stop_when=spec.engine.stop_when,
+            profile=spec.engine.profile,
             calibration=_data(spec.engine.calibration, resolved.calibration_digest if resolved else "")),
         accuracy=contract.AccuracyRequest(
             metric=contract.AGREEMENT if generates(spec) else spec.accuracy.metric,

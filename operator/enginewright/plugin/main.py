@@ -49,6 +49,8 @@ def parser() -> argparse.ArgumentParser:
     page = _verb(verbs, "report", "save the evidence of the engine that serves", does.report)
     page.add_argument("-f", "--file", type=Path, help="default: NAME-report.html; - is standard output")
     page.add_argument("--json", action="store_true", help="build-report.json instead of the page")
+    page.add_argument("--traces", action="store_true", help="also save the traces that spec.engine.profile asks for, "
+                      "beside it")
     page.add_argument("--open", action="store_true", help="open it in a browser")
     page.add_argument("--prometheus", metavar="URL", default="", help="add replicas, queue and requests over time from "
                       "this Prometheus, for example http://localhost:9090 by a kubectl port-forward")

@@ -12,6 +12,7 @@ import asyncio
 import base64
 import binascii
 import hashlib
+import json
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -92,6 +93,18 @@ async def fetch(client: KubeClient, namespace: str, name: str, revision: str, fi
     finally:
         await client.delete(POD, namespace, pod)
     return checked(text, proven_digest(deployment["spec"]["template"]["spec"]), file)
+
+
+def traces(name: str, record: bytes) -> list[str]:
+    """The traces that lie beside ``build-report.json``, which is ``record``. Raises :class:`WishError` where there are
+    none."""
+    profiles = json.loads(record).get("profiles", ())
+    found = [one["trace"] for one in profiles if one["trace"]]
+    if not found:
+        why = next((word for one in profiles for word in (one["problem"], *one["notes"]) if word), "")
+        raise WishError(f"the engine that serves {name} has no traces: {why}" if why else
+                        f"the engine that serves {name} has no traces: write engine.profile: true into its spec")
+    return found
 
 
 def checked(text: str, manifest_digest: str, file: str) -> bytes:

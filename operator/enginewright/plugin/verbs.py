@@ -107,18 +107,33 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
         from enginewright.plugin.measured import over_time  # only here: its client takes a while to import
 
         measured = await over_time(options.prometheus, obj, now, options.hours)
+    if options.traces and str(options.file) == "-":
+        raise wishes.WishError("--traces saves files beside the report's, and --file - saves none: leave one out")
     content = await reports.fetch(client, options.namespace, options.name, stable, file)
+    traces = await _traces(client, options, stable, content) if options.traces else {}
     if not options.json:
         content = _with_history(content, history.history(obj, now, measured))
     if str(options.file) == "-":
         sys.stdout.buffer.write(content)
         return 0
     path: Path = options.file or Path(f"{options.name}-{'report.json' if options.json else 'report.html'}")
-    await asyncio.to_thread(path.write_bytes, content)
-    print(path)
+    for saved, data in {path: content, **{path.with_name(name): trace for name, trace in traces.items()}}.items():
+        await asyncio.to_thread(saved.write_bytes, data)
+        print(saved)
     if options.open:
         webbrowser.open(Path.cwd().joinpath(path).as_uri())
     return 0
+
+
+async def _traces(client: KubeClient, options: argparse.Namespace, revision: str, content: bytes) -> dict[str, bytes]:
+    """By the name of the file that it is saved as. ``content`` is of the report, as it was brought."""
+    record = content if options.json else await reports.fetch(client, options.namespace, options.name, revision,
+                                                              "build-report.json")
+    found = {}
+    for trace in reports.traces(options.name, record):
+        found[f"{options.name}-{trace.rpartition('/')[2]}"] = await reports.fetch(
+            client, options.namespace, options.name, revision, trace)
+    return found
 
 
 async def export(client: KubeClient, options: argparse.Namespace) -> int:

@@ -117,6 +117,8 @@ _OF_A_TASK = (
            "spec.engine.stopWhen", "objectiveMet", "write budgetSpent", "spec.engine.stopWhen objectiveMet looks for"),
     Broken("a language model that falls back", _language(engine={"fallback": "source"}),
            "spec.engine.fallback", "source", "write none", "spec.engine.fallback source is of engines"),
+    Broken("a language model that is profiled", _language(engine={"profile": True}),
+           "spec.engine.profile", "true", "remove it", "spec.engine.profile traces the layers of engines"),
     Broken("a latency of a language model", _language(objective={"latency": {"milliseconds": 20}}),
            "spec.objective.latency", "20.0", "write spec.objective.tokens", "spec.objective.latency measures whole"),
     Broken("a throughput of a language model", _language(objective={"throughput": 7.5}),

@@ -148,9 +148,23 @@ class TestOnTriton:
                 return {name: [1.0 if (name, batch) in fastest else 2.0] * count for name in names}
 
         monkeypatch.setattr("enginewright_builder.building.Gate", functools.partial(Gate, stopwatch=Told))
-        outcome, _ = build(dataclasses.replace(request_with_data, keep_reference=True), tmp_path / "s")
+        profiled = dataclasses.replace(request_with_data.engine, profile=True)
+        outcome, lines = build(dataclasses.replace(request_with_data, keep_reference=True, engine=profiled),
+                               tmp_path / "s")
         assert outcome.ok, outcome.error
         assert outcome.engine is not None
+        assert [line["step"] for line in lines if line["step"] in ("finalists", "profile", "sweep")][1] == "profile"
+        record = read_report(tmp_path / "store" / outcome.fingerprint)
+        assert [(one.name, one.batch, one.problem) for one in record.profiles] == [
+            ("onnxruntime fp32", 1, ""), ("onnxruntime int8-dynamic", 4, "")]
+        assert "--profile" in record.command
+        published = store.lookup(tmp_path / "store", outcome.fingerprint)
+        assert published is not None
+        for one in record.profiles:
+            assert one.layers
+            assert one.trace in published.files
+        page = (tmp_path / "store" / outcome.fingerprint / REPORT_PAGE).read_text()
+        assert "onnxruntime-int8-dynamic.trace.json.gz" in page
         assert (outcome.engine.triton_backend, outcome.engine.precision) == ("python", "fp32+int8-dynamic")
         told = {one.name: (one.verdict, one.reason) for one in outcome.candidates}
         assert told["onnxruntime fp32"][1].startswith("for batch 1: 2.00× the source model's throughput at batch 1")

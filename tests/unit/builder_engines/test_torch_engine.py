@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import os
 import subprocess
@@ -16,8 +17,10 @@ import pytest
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.engines import torch_aoti
 from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Shelf
+from enginewright_builder.engines.profile_torch import MARKED, RUN
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.errors import UserError
+from enginewright_builder.evidence.profiled import Served, profile_served
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.sources.formats import Located
@@ -123,6 +126,21 @@ def test_nothing_is_compiled_beside_where_it_could_not_be_taken(
     beside = dataclasses.replace(context, **{"located": located, "shelf": Shelf(), **changes})
     exported = ExportedModel(path=located.path, interface=source.interface, opset=18)
     assert TorchEngine().begin(Rung(backend="torch", precision="fp32"), exported, beside) is None
+
+
+def test_a_profile_has_the_kernels_that_the_compiler_wrote(wide: Artifact, source: SourceModel, tmp_path: Path) -> None:
+    """Of the same program compiled once more; what serves stays as it is."""
+    before = {name: path.read_bytes() for name, path in wide.files.items()}
+    served = Served(name="torch fp32", artifact=wide, batch=3)
+    found, = profile_served(iter([served]), source, lambda batch: example_inputs(source.interface, batch, size=16),
+                            tmp_path / "scratch", tmp_path)
+    assert found.problem == ""
+    assert {name: path.read_bytes() for name, path in wide.files.items()} == before
+    assert any("cpp_fused" in one.name and one.operator == "fused" for one in found.layers), found.layers
+    assert 0 < sum(one.share for one in found.layers) <= 1 + 1e-9
+    assert found.notes == (MARKED,)
+    events = json.loads(gzip.decompress((tmp_path / found.trace).read_bytes()))["traceEvents"]
+    assert sum(one.get("name") == RUN and one.get("cat") == "user_annotation" for one in events) == found.runs
 
 
 def test_the_package_says_what_serves_it(wide: Artifact) -> None:

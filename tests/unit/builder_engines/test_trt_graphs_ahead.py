@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enginewright_builder.engines import profile_trt
+from enginewright_builder.measure.profile import LEAST_RUNS, MOST_RUNS
 from enginewright_builder.pod.python_model import trt_session
 from enginewright_builder.pod.python_model.trt_session import FEW_GRAPHS, OFTEN, Session, filled_up, steps
 
@@ -57,8 +59,14 @@ class FakeGpu:
     def close(self) -> None: ...
 
 
+LAYERS = (("/dense/MatMul + /dense/Add", 0.5), ("[Gelu]", 0.25))
+
+
 class FakeContext:
-    """Doubles its input."""
+    """Doubles its input. As TensorRT's contexts do, with ``enqueue_emits_profile`` at its default, it tells a profiler
+    each layer's milliseconds in every enqueue."""
+
+    profiler: Any = None
 
     def __init__(self, engine: FakeEngine) -> None:
         self.engine, self.addresses = engine, dict[str, int]()
@@ -84,6 +92,8 @@ class FakeContext:
         memory = self.engine.gpu().memory
         memory[self.addresses["y"]].view(np.float32)[:count] = 2 * memory[self.addresses["x"]].view(np.float32)[:count]
         self.engine.rows.append(self.shape[0])
+        for name, milliseconds in LAYERS if self.profiler is not None else ():
+            self.profiler.report_layer_time(name, milliseconds)
         return True
 
 
@@ -112,9 +122,10 @@ class FakeEngine:
         return FakeContext(self)
 
 
-def opened(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, buckets: Sequence[int]) -> Session:
+def installed(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake: Any = types.ModuleType("tensorrt")
     fake.ILogger = type("ILogger", (), {"ERROR": 1, "INTERNAL_ERROR": 0})
+    fake.IProfiler = type("IProfiler", (), {})
     fake.TensorIOMode = types.SimpleNamespace(INPUT="in")
     fake.ExecutionContextAllocationStrategy = types.SimpleNamespace(USER_MANAGED=0)
     fake.init_libnvinfer_plugins = lambda *_: None
@@ -123,6 +134,10 @@ def opened(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     monkeypatch.setitem(sys.modules, "tensorrt", fake)
     monkeypatch.setattr(trt_session, "Gpu", FakeGpu)
     (tmp_path / "model.plan").write_bytes(b"plan")
+
+
+def opened(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, buckets: Sequence[int]) -> Session:
+    installed(engine, monkeypatch, tmp_path)
     engine.gpu = lambda: session._gpu  # type: ignore[assignment,return-value]
     session = Session.__new__(Session)
     session.__init__(tmp_path, ["model.plan"], buckets=buckets)  # type: ignore[misc]
@@ -200,3 +215,29 @@ def test_without_buckets_nothing_is_captured_ahead(monkeypatch: pytest.MonkeyPat
     session = opened(FakeEngine(IMAGES), monkeypatch, tmp_path, ())
     assert session._gpu.captures == 0  # type: ignore[attr-defined]
     assert answered(session, 5, 4)
+
+
+def test_a_profile_has_the_layers_of_each_run_and_captures_no_graph(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+                                                                    ) -> None:
+    """On the fakes of this file: what TensorRT's own profiler tells on a GPU is not shown by it."""
+    engine, made = FakeEngine([((1, 4), (8, 4), (8, 4))]), list[FakeGpu]()
+
+    class Noted(FakeGpu):
+        def __init__(self, device: int) -> None:
+            super().__init__(device)
+            made.append(self)
+
+    installed(engine, monkeypatch, tmp_path)
+    monkeypatch.setattr(trt_session, "Gpu", Noted)
+    engine.gpu = lambda: made[0]
+    told = profile_trt.profile({"model.plan": tmp_path / "model.plan"}, {}, {"x": np.ones((8, 4), np.float32)})
+    assert made[0].captures == 0
+    assert LEAST_RUNS <= len(told.runs) <= MOST_RUNS
+    for one in told.runs:
+        assert [(layer.name, layer.microseconds) for layer in one.layers] == [(name, 1e3 * ms) for name, ms in LAYERS]
+        assert one.microseconds == 750
+    layers = [one for one in told.events if one.get("cat") == "layer"]
+    assert [one["ts"] for one in layers[:3]] == [0, 500, 750]
+    assert len(layers) == len(told.runs) * len(LAYERS)
+    assert all(one["ph"] == "M" or one["dur"] > 0 for one in told.events)
+    assert "without CUDA graphs" in told.notes[0]

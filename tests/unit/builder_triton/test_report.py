@@ -12,6 +12,7 @@ import pytest
 
 from enginewright_builder.contract import Bound, GroupFigure, GroupsSummary, TaskFigure
 from enginewright_builder.measure.energy import DeviceUse
+from enginewright_builder.measure.profile import EngineProfile, LayerTime
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report import BuildReport, charts, read_report, vega, words, write_report
 from enginewright_builder.report.page import render
@@ -389,3 +390,39 @@ def test_precisions_in_words(gain: tuple[str, float, float], text: str) -> None:
 )
 def test_numbers_in_words(function: object, value: object, text: str) -> None:
     assert function(value) == text  # type: ignore[operator]
+
+
+def profile(**changes: object) -> EngineProfile:
+    layers = [LayerTime(name=f"/layer.{number}/MatMul", operator="MatMul" if number else "", share=0.3 - number / 50,
+                        microseconds=120.4 - 12.5 * number, calls=1 + number) for number in range(10)]
+    found = EngineProfile(name="onnxruntime int8", library="onnxruntime", batch=8, runs=9, run_microseconds=4321.5,
+                          layers=tuple(layers), layer_count=37, trace="profile/onnxruntime-int8.trace.json.gz")
+    return dataclasses.replace(found, **changes)  # type: ignore[arg-type]
+
+
+def test_the_slowest_layers_are_told_with_how_to_open_the_trace(report: BuildReport) -> None:
+    page = read(dataclasses.replace(report, profiles=(profile(notes=("mind <this>",)),)))
+    assert ("ONNX Runtime INT8 took 4,322 µs for a batch of 8, the median of 9 runs under ONNX Runtime's profiler, "
+            "which slows them down. Its slowest 10 of 37 layers:") in page
+    assert "/layer.3/MatMul" in page
+    assert "24.0%" in page
+    assert "120 µs" in page
+    assert "7.9 µs" in page
+    assert "profile/onnxruntime-int8.trace.json.gz" in page
+    assert "Open it at ui.perfetto.dev" in page
+    assert "mind <this>" in page
+    assert 'id="how-profile"' in page
+
+
+def test_why_there_is_no_profile(report: BuildReport) -> None:
+    page = read(dataclasses.replace(report, profiles=(profile(layers=(), trace="", problem="it fell"),)))
+    assert "ONNX Runtime INT8 has no profile: it fell." in page
+    assert "perfetto" not in page
+    assert "Slowest layers" not in read(report)
+
+
+def test_a_page_with_a_profile_is_well_formed(report: BuildReport) -> None:
+    page, parser = render(dataclasses.replace(report, profiles=(profile(), profile(layers=())))), _Balance()
+    parser.feed(page)
+    assert parser.open == []
+    assert parser.within <= parser.places

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import zlib
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from enginewright.core.manifests import proven_digest
-from enginewright.plugin.report import PRINT, checked, reader
+from enginewright.plugin.report import PRINT, checked, reader, traces
 from enginewright.plugin.wishes import WishError
 from enginewright_builder.contract import FileEntry, Manifest, Outcome
 
@@ -102,3 +103,22 @@ def test_a_deployment_of_an_earlier_release() -> None:
 def test_a_deployment_of_somebody_else() -> None:
     with pytest.raises(WishError, match="has no container verify"):
         reader("m", {"metadata": {"name": "d"}, "spec": {"template": {"spec": {"containers": []}}}}, "report.html")
+
+
+def record(*profiles: dict[str, object]) -> bytes:
+    return json.dumps({"profiles": [{"trace": "", "problem": "", "notes": [], **one} for one in profiles]}).encode()
+
+
+def test_traces_are_those_that_the_record_names() -> None:
+    assert traces("m", record({"trace": "profile/a.trace.json.gz"}, {}, {"trace": "profile/b.trace.json.gz"})) == [
+        "profile/a.trace.json.gz", "profile/b.trace.json.gz"]
+
+
+@pytest.mark.parametrize(("found", "said"), [
+    (record(), "has no traces: write engine.profile: true into its spec"), (b"{}", "write engine.profile: true"),
+    (record({"problem": "it fell"}), "has no traces: it fell"),
+    (record({"notes": ["There is no trace: too large."]}), "has no traces: There is no trace: too large"),
+])
+def test_why_there_are_no_traces(found: bytes, said: str) -> None:
+    with pytest.raises(WishError, match=said):
+        traces("m", found)

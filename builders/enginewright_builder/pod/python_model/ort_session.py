@@ -40,7 +40,7 @@ class Session:
         main = next(name for name in files if name.endswith(".onnx"))
         self._device = device
         self._session = ort.InferenceSession(str(Path(folder) / main), session_options(settings),
-                                             providers=_providers(device, settings))
+                                             providers=providers(device, settings))
         if device >= 0:
             # One provider that fails to load is otherwise left out quietly, and the CPU serves.
             self._session.disable_fallback()
@@ -87,7 +87,7 @@ def session_options(settings: Mapping[str, str]) -> ort.SessionOptions:
     return options
 
 
-def _providers(device: int, settings: Mapping[str, str]) -> list[Any]:
+def providers(device: int, settings: Mapping[str, str]) -> list[Any]:
     """Raises ``RuntimeError`` where a GPU is asked for and this ONNX Runtime has none: the CPU would answer, slowly."""
     if device < 0:
         return [CPU]

@@ -179,8 +179,10 @@ class Session:
         self._gpu.activate()
         self._gpu.register(address, size)
 
-    def bind(self, inputs: Mapping[str, Any]) -> Callable[[], None]:
-        """Runs on inputs that lie in the GPU's memory from now on, and returns when the answer is complete."""
+    def bind(self, inputs: Mapping[str, Any], profiler: Any = None) -> Callable[[], None]:
+        """Runs on inputs that lie in the GPU's memory from now on, and returns when the answer is complete. A
+        ``tensorrt.IProfiler`` is told of each layer after each run; nothing is captured then, as TensorRT does not
+        report the layers of a graph."""
         self._gpu.activate()
         tensors = {name: self._tensor(name, inputs) for name in self.input_names}
         profile, shapes = choose(self._profiles, {name: tensor.shape for name, tensor in tensors.items()})
@@ -188,7 +190,10 @@ class Session:
         for name, tensor in tensors.items():
             addresses[name] = self._gpu.allocate(self._size(name, shapes[name]))
             self._gpu.fill(addresses[name], name, [tensor])
-        launch = self._made(self._context(profile), shapes, addresses, graph=True)
+        context = self._context(profile)
+        if profiler is not None:
+            context.profiler = profiler
+        launch = self._made(context, shapes, addresses, graph=profiler is None)
         self._bound.append(launch)
 
         def call() -> None:

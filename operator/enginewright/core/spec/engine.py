@@ -74,6 +74,10 @@ class EngineSpec(SpecModel):
     """What is served when no candidate may be, for lack of speed, accuracy or time: none, so that nothing new is; or
     source, the source model itself in full precision, which passes the accuracy gate like any other. With source, the
     time budget is part of what is asked for: more of it rebuilds."""
+    profile: bool = False
+    """Leave traces of the engine's layers beside the build report, taken with the library's own profiler after all that
+    is measured, and the ten slowest layers in the report. Perfetto opens them. A change asks for another engine: one
+    that is published is never changed, so it is built again the first time, and rolled out like any other."""
     queue_name: QueueName = ""
     """Kueue LocalQueue for the build Job; empty starts it at once."""
     calibration: DataSpec | None = None

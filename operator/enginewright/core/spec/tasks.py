@@ -58,6 +58,8 @@ FOREIGN: tuple[Foreign, ...] = (
     _value("engine.stopWhen", "looks for a latency of whole answers, which a language model does not have",
            "budgetSpent"),
     _value("engine.fallback", _CANDIDATES, "none"),
+    _value("engine.profile", "traces the layers of engines for tensors, and vLLM runs a language model", False,
+           remedy="remove it"),
     Foreign(path="objective.latency", why=_TOKENS, remedy="write spec.objective.tokens in its place"),
     _value("objective.throughput", _TOKENS, 0.0, remedy="remove it"),
     _value("objective.minimise", "needs a latency of whole answers, which a language model does not have", "cost"),

@@ -49,7 +49,7 @@ def _odd() -> Iterator[tuple[str, str, Raw]]:
         task="generate", source={"uri": "pvc://m", "format": "auto"}, interface=None,
         batching={"preferredBatchSizes": []},
         engine={"backend": "auto", "precision": "auto", "maxBatchSize": 32, "stopWhen": "budgetSpent",
-                "fallback": "none"}, objective={"throughput": 0, "minimise": "cost"}, quality=None,
+                "fallback": "none", "profile": False}, objective={"throughput": 0, "minimise": "cost"}, quality=None,
         accuracy={"metric": "cosine", "groupBy": "", "evaluation": {"uri": "pvc://m/e"}},
         rollout={"steps": [], "analysis": {"seconds": 0, "compareOutputs": "never", "mirror": False},
                  "gateway": {"parentRefs": [{"name": "a"}], "hostnames": ["a.example"], "grpcHostnames": []}})

@@ -33,7 +33,7 @@ GPU: Raw = {
                   "outputs": [_tensor("scores")],
                   "postprocess": [{"output": "scores", "function": "meanPooling", "mask": "mask"}]},
     "engine": {"backend": "tensorrt", "precision": "int8", "maxBatchSize": 64, "buildBudgetSeconds": 600,
-               "stopWhen": "objectiveMet", "fallback": "source", "queueName": "team-a",
+               "stopWhen": "objectiveMet", "fallback": "source", "profile": True, "queueName": "team-a",
                "calibration": {"uri": "pvc://models/calibration.npz", "samples": 500, "digest": "sha256:" + "b" * 64},
                "resources": _RESOURCES, "podTemplate": _pods("build")},
     "accuracy": {"metric": "cosine", "maxLoss": 0.02, "groupBy": "country",
