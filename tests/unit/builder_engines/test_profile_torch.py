@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from enginewright_builder.engines.profile_torch import RUN, torch_runs
@@ -10,8 +12,10 @@ from enginewright_builder.measure.profile import Event
 pytestmark = pytest.mark.torch
 
 
-def event(name: str, kind: str, begin: float, took: float, thread: int = 1, **args: object) -> Event:
-    return {"ph": "X", "cat": kind, "name": name, "ts": begin, "dur": took, "tid": thread, "args": args}
+def event(name: str, kind: str, begin: float, took: float, *, thread: int = 1, sizes: Sequence[Sequence[int]] = ()
+          ) -> Event:
+    return {"ph": "X", "cat": kind, "name": name, "ts": begin, "dur": took, "tid": thread,
+            "args": {"Input Dims": sizes} if sizes else {}}
 
 
 def test_on_a_cpu_an_operator_that_another_calls_is_part_of_it() -> None:
@@ -19,7 +23,7 @@ def test_on_a_cpu_an_operator_that_another_calls_is_part_of_it() -> None:
         {"ph": "M", "name": "process_name", "ts": 0.0},
         event(RUN, "user_annotation", 100, 100),
         event("AOTIModelContainerRunner::run", "user_annotation", 101, 98),
-        event("aoti_torch_cpu_addmm_out", "cpu_op", 102, 50, **{"Input Dims": [[256], [4, 64], [], [64, 256]]}),
+        event("aoti_torch_cpu_addmm_out", "cpu_op", 102, 50, sizes=[[256], [4, 64], [], [64, 256]]),
         event("aten::expand", "cpu_op", 102, 5), event("aten::copy_", "cpu_op", 110, 5),
         event("graph_0_cpp_fused_gelu_0", "cpu_op", 152, 20),
         event("aten::sum", "cpu_op", 160, 5, thread=2),

@@ -22,6 +22,7 @@ from enginewright_builder.measure.profile import (
     MOST_RUNS,
     SLOWEST,
     EngineProfile,
+    Event,
     Profiled,
     Run,
     Timed,
@@ -67,7 +68,7 @@ class TestSummary:
 
 
 class TestTrace:
-    events = ({"ph": "M", "name": "process_name"}, *(
+    events: tuple[Event, ...] = ({"ph": "M", "name": "process_name"}, *(
         {"ph": "X", "name": str(np.random.default_rng(number).bytes(200)), "ts": 10.0 * number, "dur": 9.0}
         for number in range(9)))
     runs = tuple(run(10.0 * number, 9) for number in range(9))
