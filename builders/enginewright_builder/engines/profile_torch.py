@@ -80,7 +80,7 @@ def _outermost(timed: Sequence[Event]) -> list[Event]:
 
 
 def _name(event: Event) -> str:
-    """With the sizes of its inputs where they are told: operators have no names of their own."""
+    """With the sizes of its inputs where the trace has them: operators have no names of their own."""
     sizes = ["×".join(map(str, one)) for one in event.get("args", {}).get("Input Dims", ()) if one]
     return f"{event['name']} ({', '.join(sizes)})" if sizes else str(event["name"])
 

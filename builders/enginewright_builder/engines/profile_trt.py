@@ -1,7 +1,7 @@
-"""A plan of TensorRT under its ``IProfiler``, which is told each layer's milliseconds after each run.
+"""A plan of TensorRT under its ``IProfiler``, which gets each layer's milliseconds after each run.
 
-It tells no time at which a layer began, so that the trace has them one after the other, as they were told. No CUDA
-graph is replayed meanwhile: TensorRT does not report the layers of one.
+It gets no time at which a layer began, so that the trace has them one after the other, as they come. No CUDA graph
+is replayed meanwhile: TensorRT does not report the layers of one.
 """
 
 from __future__ import annotations

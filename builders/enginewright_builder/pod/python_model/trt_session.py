@@ -181,7 +181,7 @@ class Session:
 
     def bind(self, inputs: Mapping[str, Any], profiler: Any = None) -> Callable[[], None]:
         """Runs on inputs that lie in the GPU's memory from now on, and returns when the answer is complete. A
-        ``tensorrt.IProfiler`` is told of each layer after each run; nothing is captured then, as TensorRT does not
+        ``tensorrt.IProfiler`` gets each layer after each run; nothing is captured then, as TensorRT does not
         report the layers of a graph."""
         self._gpu.activate()
         tensors = {name: self._tensor(name, inputs) for name in self.input_names}
