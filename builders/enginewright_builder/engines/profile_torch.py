@@ -42,9 +42,9 @@ def profile(files: Mapping[str, Path], parameters: Mapping[str, str], inputs: Te
         with torch.profiler.record_function(RUN):
             call()
 
-    with tempfile.TemporaryDirectory() as folder, torch.profiler.profile(activities=kinds, record_shapes=True) as told:
+    with torch.profiler.profile(activities=kinds, record_shapes=True) as told:
         repeat(marked)
-        told.stop()
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         told.export_chrome_trace(str(path))
         # No more of it: the rest names the machine.
