@@ -75,8 +75,7 @@ def _keep(output: Path, result: Mapping[str, Any]) -> None:
 
 
 def _result(trials: Mapping[str, Sequence[Trial]], version: str, seconds: float) -> dict[str, Any]:
-    count = max(_counted(one) for one in trials.values())
-    return {"command": f"make language-gate-study COUNT={count}", "model": "SmolLM2-135M-Instruct",
+    return {"command": f"make language-gate-study MINUTES={seconds / 60:.0f}", "model": "SmolLM2-135M-Instruct",
             "bars": [{"tolerance": tolerance, "prompts": prompts} for tolerance, prompts in BARS],
             "tokens": MAX_TOKENS, "population": POPULATION,
             "hardware": {"cpu": cpu_name(), "cores": available_cpus()}, "versions": {"vllm": version},

@@ -10,6 +10,7 @@ WORDS: Final = {
     "export": "exporting to ONNX",
     "ladder": "trying candidates",
     "finalists": "keeping the best candidates",
+    "profile": "profiling the engine's layers",
     "sweep": "trying settings of the server",
     "appraise": "comparing with plain serving",
     "repository": "writing the model repository",
