@@ -18,6 +18,9 @@ from rollouts.summary import Summary
 
 FAULTS = ("slow", "wrong", "crashing", "unrecorded")
 LOAD = "load"
+# More tries of a request that no server took, over 6 s. For so long a busy node may send connections to a replica that
+# was killed: until the kubelet sees it, says so, and the endpoints follow.
+RETRIES = 7
 LONGEST = 3 * 3600
 
 
@@ -55,8 +58,8 @@ def with_load(moves: Drill, wanted: Wanted, work: Callable[[], None]) -> None:
     """Runs ``work`` while requests keep coming, and counts them."""
     corner = moves.corner
     arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(wanted.rate),
-                 "--min-requests", str(wanted.requests), "--seconds", str(LONGEST), "--retries", "5", "--json",
-                 "--inputs", "/models/evaluation.npz"]
+                 "--min-requests", str(wanted.requests), "--seconds", str(LONGEST), "--retries", str(RETRIES),
+                 "--json", "--inputs", "/models/evaluation.npz"]
     traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
     traffic.await_start(corner.kube, NAMESPACE, LOAD)
     try:
