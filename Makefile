@@ -82,7 +82,7 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 
 .PHONY: language-gate-study
 language-gate-study: venv ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120)
-	PYTHONPATH=studies:builders:tests/support $(VENV)/bin/python -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120)
+	PYTHONPATH=studies:hack:builders:tests/support $(VENV)/bin/python -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120)
 
 .PHONY: scaling-study
 scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TABLES="held-out parts": those alone; TRACE=FILE.csv adds a trace)

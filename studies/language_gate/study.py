@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from demo.language_model import TOPICS
 from enginewright_builder.accuracy.rules import samples_advised
 from enginewright_builder.generate.client import Client
 from enginewright_builder.generate.gate import Judgement, Loss, Record, Scored, judge, score
@@ -30,8 +31,6 @@ from language_gate.sound import SOUND
 BARS = tuple((tolerance, samples_advised(tolerance)) for tolerance in (0.15, 0.1))
 POPULATION, MAX_TOKENS = 150, 8
 _STANDARD_ERRORS, _TRUTH_ERRORS = 4, 2
-_TOPICS = ("the sea", "bread", "a river", "winter", "music", "the moon", "glass", "a bridge", "salt", "paper", "iron",
-           "a garden", "sleep", "maps", "bees", "rain", "clocks", "a harbour", "wool", "light")
 _QUESTIONS = ("Write one sentence about {}.", "What is {} made of?", "Why do people like {}?",
               "Give one word that goes with {}.", "Who first wrote about {}?", "Explain {} to a child.",
               "Is {} older than writing? Answer yes or no, and why.", "Name a poem about {}.",
@@ -53,7 +52,7 @@ class Trial:
 
 def prompts() -> list[Prompt]:
     """All different, those of the gate first."""
-    return [({"role": "user", "content": question.format(topic)},) for question in _QUESTIONS for topic in _TOPICS]
+    return [({"role": "user", "content": question.format(topic)},) for question in _QUESTIONS for topic in TOPICS]
 
 
 @dataclass(frozen=True, kw_only=True)

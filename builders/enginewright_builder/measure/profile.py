@@ -16,7 +16,7 @@ from typing import Any
 SLOWEST = 10
 # Runs before those that count: libraries allocate and load kernels in the first ones.
 WARMUPS = 2
-# Of runs that count. Of a slow model there are fewer, and the seconds are those of the warm-up, too.
+# Runs that count. A slow model gets fewer; the seconds include the warm-up.
 LEAST_RUNS, MOST_RUNS, SECONDS = 3, 9, 10.0
 # Of a compressed trace. The plugin brings it through the log of a pod, and replicas fetch it with their engine.
 TRACE_BYTES = 4 << 20

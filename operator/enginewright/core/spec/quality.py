@@ -31,10 +31,11 @@ class QualitySpec(SpecModel):
     model is asked prompts of its build in their place."""
 
     sample_share: float = Field(default=0.1, gt=0, le=1)
-    """Share of the requests of each replica that is sampled, as far as maxSamplesPerMinute allows. A language model is
-    asked as many more."""
+    """Share of the requests of each replica that is sampled, as far as maxSamplesPerMinute allows. A language
+    model's monitor sends requests of its own instead: so many for each live one."""
     max_samples_per_minute: int = Field(default=60, ge=1, le=600)
-    """Most requests of each replica that are sampled in a minute, or that a language model is asked."""
+    """Most requests of each replica that are sampled in a minute, or that a language model's monitor
+    sends."""
     window: int = Field(default=2000, ge=100, le=100_000)
     """Newest sampled requests of each replica that agreement is taken over. A batch in one request counts as one."""
     resources: ResourcesSpec = Field(default_factory=ResourcesSpec)
