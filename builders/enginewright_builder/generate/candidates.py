@@ -45,21 +45,26 @@ class Candidate:
 
 
 def ground(model: Causal, ability: Ability, *, longest: int, context: int, weights: int) -> ServerArguments:
-    """What all configurations share: the reference's own. ``longest`` is the longest prompt and answer of the data,
-    ``context`` what the user asked for (0: the model's), both in tokens; ``weights`` are bytes of files. Raises
-    :class:`UserError` ``ContextTooLong``."""
+    """What all configurations share: the reference's own, on as few GPUs as hold it. ``longest`` is the longest prompt
+    and answer of the data, ``context`` what the user asked for (0: the model's), both in tokens; ``weights`` are bytes
+    of files. Raises :class:`UserError` ``ContextTooLong``."""
     if context and model.context and context > model.context:
         raise _too_long(context, f"the model was made for {model.context}", model.context)
     dtype = reference_dtype(model, ability)
     wide = 2 if dtype == "float32" and model.dtype != "float32" else 1
     of_token = model.cached * (4 if dtype == "float32" else 2)
     most = context or model.context or longest
-    room = _room(ability, weights * wide)
+    sizes = [size for size in _sizes(ability) if model.heads % size == 0]
+    rooms = {size: _room(ability, weights * wide, size) for size in sizes}
+    size = next((size for size, room in rooms.items() if most * of_token <= room), sizes[-1])
+    room = rooms[size]
     if of_token and ability.memory_bytes and most * of_token > room:
         raise _too_long(most, f"its cache takes {most * of_token / _GIB:.1f} GiB, and beside the weights there is room "
-                        f"for {max(0, room) / _GIB:.1f}", max(0, room) // of_token)
+                        f"for {max(0, room) / _GIB:.1f}" + (f" on {size} GPUs" if size > 1 else ""),
+                        max(0, room) // of_token)
     if ability.gpu:
-        return ServerArguments(dtype=dtype, max_model_len=context or None, memory_share=_share(ability))
+        return ServerArguments(dtype=dtype, max_model_len=context or None, memory_share=_share(ability),
+                               tensor_parallel_size=size if ability.memory_bytes else 1)
     wanted = max(most, _IN_CACHE * longest) * of_token
     return ServerArguments(dtype=dtype, max_model_len=context or None, threads=ability.cores, enforce_eager=True,
                            cache_gib=max(1, math.ceil(min(wanted, max(room, most * of_token)) / _GIB)))
@@ -74,7 +79,7 @@ def reference_dtype(model: Causal, ability: Ability) -> DType:
 
 def candidates(model: Causal, ability: Ability, base: ServerArguments) -> list[Candidate]:
     """All but the reference, which is ``base``: those that are likely to gain most come first."""
-    return [*_quantised(ability, base), *_speculating(base), *_lower(ability, base), *_parallel(model, ability, base)]
+    return [*_parallel(model, ability, base), *_quantised(ability, base), *_speculating(base), *_lower(ability, base)]
 
 
 def listed(checkpoints: Mapping[str, Causal], base: ServerArguments) -> list[Candidate]:
@@ -153,8 +158,8 @@ def _no_bf16(ability: Ability) -> str:
 
 def _parallel(model: Causal, ability: Ability, base: ServerArguments) -> Iterator[Candidate]:
     own = PRECISIONS[base.dtype]
-    for size in range(2, ability.gpus + 1):
-        if ability.gpus % size:
+    for size in _sizes(ability):
+        if size <= base.tensor_parallel_size:
             continue
         fits = model.heads % size == 0
         yield Candidate(name=f"{own}, {size} GPUs", precision=own,
@@ -162,14 +167,20 @@ def _parallel(model: Causal, ability: Ability, base: ServerArguments) -> Iterato
                         unavailable="" if fits else f"{model.heads} attention heads are not divisible by {size}")
 
 
+def _sizes(ability: Ability) -> list[int]:
+    """Numbers of GPUs that a model can be divided among so that none is left over, the least first."""
+    return [size for size in range(1, max(1, ability.gpus) + 1) if max(1, ability.gpus) % size == 0]
+
+
 def _share(ability: Ability) -> float | None:
     """None: vLLM's own."""
     return None if ability.free_share >= _FREE_SHARE else round(max(0.01, ability.free_share - _CUDA_SHARE), 2)
 
 
-def _room(ability: Ability, weights: int) -> int:
+def _room(ability: Ability, weights: int, gpus: int) -> int:
+    """Bytes for the cache, of ``gpus`` GPUs together."""
     if ability.gpu:
-        return int(ability.memory_bytes * min(_GPU_SHARE, _share(ability) or _GPU_SHARE)) - weights
+        return int(gpus * ability.memory_bytes * min(_GPU_SHARE, _share(ability) or _GPU_SHARE)) - weights
     return int((ability.memory_bytes - weights) * _CPU_CACHE_SHARE)
 
 

@@ -70,6 +70,24 @@ def test_several_gpus_share_a_model_where_its_heads_are_divisible() -> None:
     assert "bf16, 3 GPUs" not in found
 
 
+@pytest.mark.parametrize(("weights", "gpus", "size"), [(60, 4, 1), (100, 4, 2), (200, 4, 4), (60, 1, 1), (100, 3, 3)])
+def test_a_model_that_one_gpu_does_not_hold_is_served_by_as_few_as_do(weights: int, gpus: int, size: int) -> None:
+    model, several = dataclasses.replace(MODEL, heads=12), dataclasses.replace(H100, gpus=gpus)
+    found = ground(model, several, longest=200, context=0, weights=weights * GIB)
+    assert found.tensor_parallel_size == size
+    more = [one.arguments.tensor_parallel_size for one in candidates(model, several, found) if "GPUs" in one.name]
+    assert more == [each for each in range(size + 1, gpus + 1) if gpus % each == 0]
+
+
+def test_a_model_that_all_gpus_do_not_hold_is_refused_with_their_number() -> None:
+    two = dataclasses.replace(H100, gpus=2)
+    with pytest.raises(UserError, match=r"there is room for 0\.0 on 2 GPUs"):
+        ground(dataclasses.replace(MODEL, heads=12), two, longest=200, context=0, weights=200 * GIB)
+    # Nine heads cannot be divided among two.
+    with pytest.raises(UserError, match=r"there is room for 0\.0$"):
+        ground(MODEL, two, longest=200, context=0, weights=100 * GIB)
+
+
 def test_the_ground_of_a_cpu_has_room_for_one_whole_context() -> None:
     found = base(OLD_CPU)
     assert (found.threads, found.enforce_eager, found.max_model_len) == (2, True, None)
