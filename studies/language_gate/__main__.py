@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import collections
+import dataclasses
 import json
 import signal
 import sys
@@ -17,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.machine import hardware, processor
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Client
-from enginewright_builder.system import available_cpus, cpu_name
 from language_gate.server import Reloading, weights
 from language_gate.study import BARS, MAX_TOKENS, POPULATION, Bench, Reference, Trial
 from support.language_model import smollm2, vllm
@@ -28,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "docs" / "benchmarks" / "language-gate.json"
 # Each side has as many trials at most for each that is to count.
 MOST = 2
+_SHARED = ServerArguments(dtype="bfloat16", max_model_len=512, enforce_eager=True, prefix_caching=False)
+SERVERS = {"cpu": dataclasses.replace(_SHARED, cache_gib=1, threads=1),
+           "gpu": dataclasses.replace(_SHARED, memory_share=0.3)}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -36,25 +40,29 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=200, help="models of each side (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=120.0, help="end after so many (default %(default)s)")
     parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--accelerator", default="cpu", choices=sorted(SERVERS),
+                        help="on a GPU ENGINEWRIGHT_VLLM names the folder of a vLLM for it, and --model the model's")
+    parser.add_argument("--model", type=Path, help="folder of SmolLM2 (default: hack/dev/smollm2.sh makes one)")
     options = parser.parse_args(words)
     # Stopped by a time limit, it stops its server, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    vllm()
-    result = asyncio.run(_run(options.count, 60 * options.minutes, options.output))
+    if options.accelerator == "cpu":
+        vllm()
+    result = asyncio.run(_run(options))
     admitted, sound = result["broken"]["passed"], result["sound"]
     sys.stderr.write(f"{result['broken']['counted']} broken models: {admitted} admitted; {sound['counted']} sound "
                      f"ones: {sound['counted'] - sound['passed']} refused; {options.output}\n")
     return 0 if admitted == 0 else 1
 
 
-async def _run(count: int, seconds: float, output: Path) -> dict[str, Any]:
+async def _run(options: argparse.Namespace) -> dict[str, Any]:
     """What it found so far is in ``output`` after each trial of both sides."""
+    count, seconds = options.count, 60 * options.minutes
+    model, machine = options.model or smollm2(), hardware() if options.accelerator == "gpu" else processor()
     begin, result = time.monotonic(), dict[str, Any]()
-    arguments = ServerArguments(dtype="bfloat16", max_model_len=512, cache_gib=1, threads=1, enforce_eager=True,
-                                prefix_caching=False)
     with tempfile.TemporaryDirectory(prefix="language-gate-") as folder:
-        async with Reloading(smollm2(), arguments) as server, Client(server.http_url) as client:
-            bench = Bench(server=server, client=client, model=smollm2(), weights=weights(smollm2()),
+        async with Reloading(model, SERVERS[options.accelerator]) as server, Client(server.http_url) as client:
+            bench = Bench(server=server, client=client, model=model, weights=weights(model),
                           folder=Path(folder) / "model", reference=await Reference.of(client))
             trials: dict[str, list[Trial]] = {"broken": [], "sound": []}
             for index in range(MOST * count):
@@ -62,8 +70,8 @@ async def _run(count: int, seconds: float, output: Path) -> dict[str, Any]:
                     if _counted(trials[side]) < count:
                         trials[side].append(await run(index))
                         sys.stderr.write(f"{time.monotonic() - begin:6.0f} s {trials[side][-1]}\n")
-                result = _result(trials, server.version, time.monotonic() - begin)
-                _keep(output, result)
+                result = _result(trials, machine, server.version, time.monotonic() - begin)
+                _keep(options.output, result)
                 if time.monotonic() - begin > seconds or all(_counted(one) >= count for one in trials.values()):
                     break
     return result
@@ -74,11 +82,13 @@ def _keep(output: Path, result: Mapping[str, Any]) -> None:
     output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def _result(trials: Mapping[str, Sequence[Trial]], version: str, seconds: float) -> dict[str, Any]:
-    return {"command": f"make language-gate-study MINUTES={seconds / 60:.0f}", "model": "SmolLM2-135M-Instruct",
+def _result(trials: Mapping[str, Sequence[Trial]], machine: Mapping[str, Any], version: str, seconds: float
+            ) -> dict[str, Any]:
+    on = " ACCELERATOR=gpu" if "gpu" in machine else ""
+    return {"command": f"make language-gate-study{on} MINUTES={seconds / 60:.0f}", "model": "SmolLM2-135M-Instruct",
             "bars": [{"tolerance": tolerance, "prompts": prompts} for tolerance, prompts in BARS],
             "tokens": MAX_TOKENS, "population": POPULATION,
-            "hardware": {"cpu": cpu_name(), "cores": available_cpus()}, "versions": {"vllm": version},
+            "hardware": machine, "versions": {"vllm": version},
             "seconds": round(seconds), **{side: tally(one) for side, one in trials.items()}}
 
 
