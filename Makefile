@@ -81,8 +81,9 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 	PYTHONPATH=studies:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
 .PHONY: language-gate-study
-language-gate-study: venv ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120)
-	PYTHONPATH=studies:hack:builders:tests/support $(VENV)/bin/python -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120)
+language-gate-study: $(if $(filter gpu,$(ACCELERATOR)),,venv) ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120; ACCELERATOR=gpu where carry-llm.sh's parts lie)
+	PYTHONPATH=studies:hack:builders:tests/support:$$PYTHONPATH $(if $(filter gpu,$(ACCELERATOR)),python3,$(VENV)/bin/python) -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120) \
+	  $(if $(filter gpu,$(ACCELERATOR)),--accelerator gpu --model $(or $(INPUTS_LLM),/tmp/bench-llm)/models/smollm2 --output build/bench/language-gate-gpu.json)
 
 .PHONY: scaling-study
 scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TABLES="held-out parts": those alone; TRACE=FILE.csv adds a trace)
@@ -229,8 +230,9 @@ bench-whole: ## On such a machine: images and sentences, prepared by the client 
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.whole $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) $(if $(filter cpu,$(ACCELERATOR)),,--inputs $(INPUTS)/models) --output build/bench/whole.json
 
 .PHONY: test-gpu
-test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two)
-	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -m "gpu$(if $(filter 2,$(GPUS)),, and not two_gpus)" -p no:cacheprovider --durations=8
+test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two; GPU_METRICS=1: also of what Triton says of its GPU)
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -p no:cacheprovider --durations=8 $(ARGS) \
+	  -m "gpu$(if $(filter 2,$(GPUS)),, and not two_gpus)$(if $(filter 1,$(GPU_METRICS)),, and not gpu_metrics)"
 
 bench-page: venv ## Merge build/bench/product-*.json into docs/benchmarks/product.json, and its page
 	PYTHONPATH=hack $(VENV)/bin/python -m bench.product_page docs/benchmarks/product.json build/bench/product-*.json

@@ -104,6 +104,7 @@ def test_the_prover_needs_no_gpu(shown: Shown) -> None:
     assert read_report(shown.store / shown.outcome.fingerprint).sweep
 
 
+@pytest.mark.gpu_metrics
 def test_the_prover_measures_what_the_server_draws(shown: Shown) -> None:
     engine = shown.outcome.engine
     assert shown.before is not None, "this tritonserver has no GPU metrics"
