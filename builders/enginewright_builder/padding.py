@@ -15,29 +15,33 @@ USUAL_MASK = "attention_mask"
 TOKENS = "input_ids"
 # Dimensions of a mask: batch, length.
 _MASK = 2
+# Of a sound at most: batch, time, and what is heard at each time.
+_SOUND = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fill:
     """``values`` has every input that is as long as the mask, with what it is filled up with; ``left``: in front.
-    ``low`` and ``high`` are the shortest and the longest request; ``high`` None: unlimited."""
+    ``low`` and ``high`` are the shortest and the longest request; ``high`` None: unlimited. Not ``marked``: nothing
+    tells the model what is padding, and ``mask`` names the input that is as long as the request."""
 
     mask: str
     values: Mapping[str, float]
     low: int
     high: int | None
     left: bool = False
+    marked: bool = True
 
 
 def fill(interface: Interface, stated: Padding | None, pad_token: int = 0) -> Fill | None:
-    """None where nothing is stated and no mask is known, or all requests are of one length. Raises :class:`UserError`
-    ``InterfaceInvalid`` where what is stated does not fit the inputs."""
+    """None where nothing is stated and neither a mask nor a sound is known, or all requests are of one length. Raises
+    :class:`UserError` ``InterfaceInvalid`` where what is stated does not fit the inputs."""
     inputs = {spec.name: spec for spec in interface.inputs}
     mask = inputs.get(stated.mask if stated else USUAL_MASK)
     problem = _unfit(mask, interface)
     if problem or mask is None:
         if stated is None:
-            return None
+            return _unmarked(interface)
         raise _invalid(f"{stated.mask!r} {problem}", "mask", stated.mask,
                        f"name one of {', '.join(inputs)} that is [batch, free] and has 1 for each position and 0 for "
                        "padding, or remove padding")
@@ -53,6 +57,21 @@ def fill(interface: Interface, stated: Padding | None, pad_token: int = 0) -> Fi
         values[one.input] = one.value
     low, high = size_range(mask.shape[1])
     return Fill(mask=mask.name, values=values, low=low, high=None if high >= UNBOUNDED else high)
+
+
+def _unmarked(interface: Interface) -> Fill | None:
+    """Sounds and the like: of the inputs one alone has a free size, its second one, and is of fractions. 0 is silence.
+    Whole numbers are left out: there is none that stands for nothing."""
+    free = [spec for spec in interface.inputs if any(map(_free, spec.shape[1:]))]
+    if len(free) != 1 or not takes_batches(interface):
+        return None
+    spec = free[0]
+    if not spec.dtype.startswith("float") or len(spec.shape) > _SOUND or not _free(spec.shape[1]) or any(
+            map(_free, spec.shape[2:])):
+        return None
+    low, high = size_range(spec.shape[1])
+    return Fill(mask=spec.name, values={spec.name: 0.0}, low=low, high=None if high >= UNBOUNDED else high,
+                marked=False)
 
 
 def _unfit(mask: TensorSpec | None, interface: Interface) -> str:

@@ -62,9 +62,10 @@ class SampleSet:
 
 
 def trimmed(inputs: Mapping[str, Array], least: int = 1, marked_by: str = "attention_mask") -> dict[str, Array]:
-    """Without the padding that every sample of the batch has at its end, as far as ``least`` allows."""
+    """Without the padding that every sample of the batch has at its end, as far as ``least`` allows. Fractions mark
+    nothing: of a sound 0 is silence, and no padding."""
     mask = inputs.get(marked_by)
-    if mask is None or mask.ndim != 2 or not mask.any():
+    if mask is None or mask.ndim != 2 or mask.dtype.kind == "f" or not mask.any():
         return dict(inputs)
     length = max(least, int(np.flatnonzero(mask.any(axis=0)).max()) + 1)
     return {name: np.ascontiguousarray(array[:, :length]) if array.shape[:2] == mask.shape else array

@@ -81,8 +81,10 @@ class Joined:
     """How requests of different length run together (``pod/python_model/lengths.py``, which says more of each).
 
     ``fill`` has every input that is as long as the request, with what it is filled up with; ``cut`` by output the sizes
-    that are; ``left``: requests are filled up in front. ``buckets`` are lengths that engines are tuned for, ascending,
-    the last is the longest that the model takes.
+    that are; ``frames`` those that grow by one with each ``stride`` positions: ``(axis, stride, offset)``. ``left``:
+    requests are filled up in front. ``buckets`` are lengths that engines are tuned for, ascending, the last is the
+    longest that the model takes. Not ``marked``: nothing tells the model what is padding, and ``mask`` is the input
+    that is as long as the request.
     """
 
     mask: str
@@ -92,13 +94,16 @@ class Joined:
     steps: tuple[int, ...] = ()
     buckets: tuple[int, ...] = ()
     left: bool = False
+    frames: Mapping[str, tuple[tuple[int, int, int], ...]] = field(default_factory=dict)
+    marked: bool = True
 
     @property
     def described(self) -> dict[str, Any]:
         """As ``engines.json`` has it."""
+        framed = {"frames": {name: [list(one) for one in axes] for name, axes in self.frames.items()}}
         return {"mask": self.mask, "fill": dict(self.fill), "left": self.left,
                 "cut": {name: list(axes) for name, axes in self.cut.items()},
-                "run_positions": self.run_positions, "steps": list(self.steps)}
+                "run_positions": self.run_positions, "steps": list(self.steps), **(framed if self.frames else {})}
 
 
 @dataclass(frozen=True, kw_only=True)

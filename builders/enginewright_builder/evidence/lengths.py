@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from enginewright_builder.data.lengths import lengths, ranked, spread
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Joined
 from enginewright_builder.errors import UserError
+from enginewright_builder.evidence.frames import staircase
 from enginewright_builder.models.base import SourceModel, pad_token
 from enginewright_builder.models.texted import Texted, given, in_tokens
 from enginewright_builder.padding import Fill, fill
@@ -30,6 +31,8 @@ TRIED, LEAST_LENGTHS = 6, 3
 _HEADROOM = 2
 _SHORTEST_STEP = 8
 _TIMED, _TIMED_SECONDS = 5, 1.0
+# What padding holds in place of silence where nothing marks it, as a multiple of the loudest that was sent.
+_LOUDER = 10.0
 
 Run = Callable[[Tensors], Tensors]
 
@@ -51,12 +54,24 @@ def settle(source: SourceModel, stated: Padding | None, evaluation: SampleSet, *
     known = _known(source, stated)
     if known is None:
         return Settled()
+    if known.marked:
+        return _settled(source, known, stated, evaluation, rounded=rounded)
+    try:
+        return _settled(source, known, stated, evaluation, rounded=rounded)
+    except Exception as error:  # of any library: no user has said that the model takes other lengths than its data
+        return Settled(notes=("Requests of different length are not joined: the source model does not answer parts of "
+                              f"its data: {str(error)[:200]}.",))
+
+
+def _settled(source: SourceModel, known: Fill, stated: Padding | None, evaluation: SampleSet, *, rounded: bool
+             ) -> Settled:
     sent = ranked(evaluation, known.mask, functools.partial(given, source))
     samples = several(sent, known)
     tokens = [given(source, sample) for sample in samples]
     if len(set(lengths(tokens, known.mask).tolist())) == 1:  # what is as long as the request would not show
         return Settled(notes=("Requests of different length are not joined: all samples are of one length.",))
-    joined, problem = _tried(in_tokens(source), Joined(mask=known.mask, fill=known.values, left=known.left), tokens)
+    joined, problem = _tried(in_tokens(source), Joined(mask=known.mask, fill=known.values, left=known.left,
+                                                       marked=known.marked), tokens, known.low)
     if problem:
         if stated is not None:
             raise UserError("InterfaceInvalid", f"padding changes what the source model answers: {problem}",
@@ -79,13 +94,50 @@ def _known(source: SourceModel, stated: Padding | None) -> Fill | None:
     return dataclasses.replace(known, values={name: float(own.fill[name]) for name in known.values}, left=own.left)
 
 
-def _tried(source: SourceModel, joined: Joined, samples: Sequence[Tensors]) -> tuple[Joined, str]:
-    """``joined`` with what is to be cut, and why the source does not bear it, in words; empty where it does."""
+def _tried(source: SourceModel, joined: Joined, samples: Sequence[Tensors], low: int) -> tuple[Joined, str]:
+    """``joined`` with what is to be cut, and why the source does not bear it, in words; empty where it does. The source
+    takes ``low`` positions at least."""
     found = lengths(samples, joined.mask)
     apart = [source.run(sample) for sample in samples]
     together = source.run(_padded(joined, samples, int(found.max())))
     joined = dataclasses.replace(joined, cut=_following(apart, together, found))
-    return joined, _differs(joined, samples, apart, together)
+    if not joined.left:
+        shortest = low if low > 1 else int(found.min())
+        joined = dataclasses.replace(joined, frames=_framed(source, joined, samples[int(found.argmax())], apart,
+                                                            shortest))
+    problem = _differs(joined, samples, apart, together)
+    return joined, problem if problem or joined.marked else _heeds_padding(source, joined, samples, apart)
+
+
+def _framed(source: SourceModel, joined: Joined, longest: Tensors, apart: Sequence[Tensors], low: int
+            ) -> dict[str, tuple[tuple[int, int, int], ...]]:
+    """The sizes of outputs that grow with the request by a rule, which answers to parts of the longest show."""
+    @functools.cache
+    def shapes(length: int) -> dict[str, tuple[int, ...]]:
+        answers = source.run(_part(longest, joined.fill, length))
+        return {name: array.shape for name, array in answers.items()}
+
+    def frames(name: str, axis: int) -> tuple[tuple[int, int, int], ...]:
+        found = staircase(lambda length: shapes(length)[name][axis], low, longest[joined.mask].shape[1])
+        return ((axis, *found),) if found else ()
+
+    growing = {name: [axis for axis in range(1, answer.ndim) if axis not in joined.cut.get(name, ())
+                      and len({one[name].shape[axis] for one in apart}) > 1] for name, answer in apart[0].items()}
+    rules = {name: tuple(rule for axis in axes for rule in frames(name, axis)) for name, axes in growing.items()}
+    return {name: found for name, found in rules.items() if found}
+
+
+def _heeds_padding(source: SourceModel, joined: Joined, samples: Sequence[Tensors], apart: Sequence[Tensors]) -> str:
+    """In words; empty where it does not. Without a mask silence may be harmless by chance, as to a maximum: answers
+    must not change with what padding holds, either."""
+    loudest = max(float(np.abs(sample[joined.mask]).max(initial=0.0)) for sample in samples) or 1.0
+    loud = min(_LOUDER * loudest, float(np.finfo(samples[0][joined.mask].dtype).max))
+    for value in (loud, -loud):
+        other = dataclasses.replace(joined, fill={joined.mask: value})
+        together = source.run(_padded(other, samples, int(lengths(samples, joined.mask).max())))
+        if problem := _differs(other, samples, apart, together):
+            return f"with {value:.3g} in the place of silence {problem}"
+    return ""
 
 
 def several(ranked: Sequence[tuple[tuple[int, ...], Tensors]], known: Fill) -> list[Tensors]:
@@ -96,8 +148,13 @@ def several(ranked: Sequence[tuple[tuple[int, ...], Tensors]], known: Fill) -> l
     if known.mask not in longest:
         return [_part_of_texts(longest, part / LEAST_LENGTHS) for part in range(1, LEAST_LENGTHS + 1)]
     parts = sorted({max(known.low, length * part // LEAST_LENGTHS) for part in range(1, LEAST_LENGTHS + 1)})
-    return [{name: np.ascontiguousarray(array[:, :part]) if name in known.values else array
-             for name, array in longest.items()} for part in parts]
+    return [_part(longest, known.values, part) for part in parts]
+
+
+def _part(sample: Tensors, as_long: Mapping[str, float], length: int) -> Tensors:
+    """The beginning of a sample."""
+    return {name: np.ascontiguousarray(array[:, :length]) if name in as_long else array
+            for name, array in sample.items()}
 
 
 def _part_of_texts(sample: Tensors, share: float) -> Tensors:

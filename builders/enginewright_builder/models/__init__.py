@@ -36,7 +36,8 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     if interface is not None and (texts := text_input(interface)):
         return _texted(located, interface, texts, workspace, device)
     steps, stated = interface.postprocess if interface else (), without_steps(interface)
-    source = _taking(located, stated, workspace, device)
+    mask = interface.padding.mask if interface and interface.padding else ""
+    source = _taking(located, stated, workspace, device, mask)
     if not steps:
         return source
     from enginewright_builder.models.finished import Finished
@@ -53,14 +54,15 @@ def _texted(located: Located, interface: Interface, texts: TensorSpec, workspace
     return Texted(source, texts, workspace or located.path)
 
 
-def _taking(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:
+def _taking(located: Located, interface: Interface | None, workspace: Path | None, device: str, mask: str
+            ) -> SourceModel:
     """The source behind what is made of what clients send."""
     if interface is None or not asked(interface):
-        return _opened(located, interface, workspace, device)
+        return _opened(located, interface, workspace, device, mask)
     from enginewright_builder.models.normalised import Normalised
 
     interface, processors = _with_processors(located, checked_batch(interface))
-    inner = _opened(located, taken(interface), workspace, device)
+    inner = _opened(located, taken(interface), workspace, device, mask)
     if not takes_batches(inner.interface):
         raise UserError("InterfaceInvalid", f"only inputs with the batch in front are normalised. {inner.notes[0]}",
                         field="spec.interface.inputs.normalise", value=", ".join(inner.notes),
@@ -82,12 +84,14 @@ def _with_processors(located: Located, interface: Interface) -> tuple[Interface,
     return dataclasses.replace(interface, inputs=tuple(inputs)), processors
 
 
-def _opened(located: Located, interface: Interface | None, workspace: Path | None, device: str) -> SourceModel:
+def _opened(located: Located, interface: Interface | None, workspace: Path | None, device: str, mask: str
+            ) -> SourceModel:
+    """``mask``: the input that the user says marks padding; empty where nothing is said."""
     # Imported here: only the loader that is needed may cost the seconds that PyTorch or transformers take to import.
     if located.format == "huggingface":
         from enginewright_builder.models.huggingface import load_huggingface
 
-        return load_huggingface(located.path, interface, device)
+        return load_huggingface(located.path, interface, device, mask)
     if located.format == "exported-program":
         from enginewright_builder.models.exported_program import load_exported_program
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from enginewright_builder.contract import TensorSpec
 from enginewright_builder.errors import UserError
+from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.shapes import BATCH
 
 _FIELD = "spec.source.uri"
@@ -17,6 +19,8 @@ _ONE_CALL = ("ForSequenceClassification", "ForTokenClassification", "ForQuestion
 # What Whisper's own processor cuts sound into.
 _SECONDS, _RATE = 30, 16_000
 _CHANNELS, _IMAGE_SIZE = 3, 224
+# Of sounds: batch, time.
+_OF_SOUND = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,12 @@ def served_part(model: Any) -> Served:
     if takes == TEXT:
         return Served(model=called, part=part, takes_text=True)
     return Served(model=called, part=part, others=(_other(takes, model),))
+
+
+def mask_beside(others: Sequence[TensorSpec]) -> TensorSpec | None:
+    """What marks the padding of sounds in one batch; None for anything else than sounds of free length."""
+    sound = next((spec for spec in others if spec.name == WAVE and len(spec.shape) == _OF_SOUND), None)
+    return sound and TensorSpec(name=USUAL_MASK, dtype="int64", shape=sound.shape)
 
 
 def sizes_to_observe(low: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
-from enginewright_builder.models.hf_kinds import served_part, sizes_to_observe
+from enginewright_builder.models.hf_kinds import mask_beside, served_part, sizes_to_observe
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
@@ -39,10 +39,15 @@ _LEFT_OUT = frozenset({"past_key_values", "hidden_states", "attentions", "cross_
 # Weights that a base model may lack without its answers being wrong: its pooler, whose output is then left out.
 _OPTIONAL_WEIGHTS = ("pooler.",)
 DEFAULT_TOKENS = 512
+_MASK_NOTE = ("The source's processor makes attention_mask of sounds, and clients send none: write "
+              "spec.interface.padding with mask: attention_mask to let them send it, so that sounds of different "
+              "length are joined.")
 
 
-def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu") -> TorchModel:
-    """Raises :class:`UserError` ``UnsupportedModel``, ``SourceCorrupt`` or ``InterfaceInvalid``."""
+def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu", mask: str = "") -> TorchModel:
+    """``mask``: the input that the user says marks padding. Of sounds the model takes one where the user names it.
+
+    Raises :class:`UserError` ``UnsupportedModel``, ``SourceCorrupt`` or ``InterfaceInvalid``."""
     config = check_config(path / "config.json")
     transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -53,18 +58,30 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     tokenize, texts = (_text_inputs(path, model, _without(interface, served.others)) if served.takes_text
                        else (None, ()))
     others = tuple(_as_stated(spec, interface) for spec in served.others)
-    inputs = (*texts, *others)
+    marks = mask_beside(others)
+    named = [spec.name for spec in interface.inputs] if interface else []
+    masked = marks is not None and marks.name in (mask, *named)
+    inputs = (*texts, *others, *((marks,) if marks and masked else ()))
     module: nn.Module
     if modules is not None:
         module, names = SentenceEmbedding(served.model, modules), ["sentence_embedding"]
     else:
         module, names = _Answers(served.model, pooled, served.outputs), []
     module.eval()
-    return TorchModel(module, _observed(module, inputs, names, type(model).__name__),
-                      name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))), keywords=True,
-                      tokenize=None if served.others else tokenize, device=device,
-                      vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
-                      pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0)
+    loaded = TorchModel(module, _observed(module, inputs, names, type(model).__name__),
+                        name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))), keywords=True,
+                        tokenize=None if served.others else tokenize, device=device,
+                        vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
+                        pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0)
+    if marks and not masked and _marks_padding(path):
+        loaded.notes = (_MASK_NOTE,)
+    return loaded
+
+
+def _marks_padding(path: Path) -> bool:
+    """Whether the source's own processor makes a mask of sounds."""
+    settings = path / "preprocessor_config.json"
+    return settings.is_file() and read_settings(settings).get("return_attention_mask") is True
 
 
 def _without(interface: Interface | None, others: Sequence[TensorSpec]) -> Interface | None:

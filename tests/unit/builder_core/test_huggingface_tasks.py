@@ -3,12 +3,14 @@ exported, and the export answers as the model does."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from enginewright_builder.contract import Interface, Padding, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
 from enginewright_builder.models import load_model
@@ -35,6 +37,12 @@ def clip() -> Any:
 def sound() -> Any:
     return transformers.Wav2Vec2Config(**SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16,
                                        num_conv_pos_embedding_groups=4, vocab_size=32)
+
+
+def layered() -> Any:
+    """Normalises each frame by itself, and was trained with a mask, as the large models of speech."""
+    return transformers.Wav2Vec2Config(**{**sound().to_dict(), "feat_extract_norm": "layer",
+                                          "do_stable_layer_norm": True})
 
 
 def whisper() -> Any:
@@ -97,6 +105,34 @@ def test_a_model_of_this_task_is_opened_and_exported(task: Task, tmp_path: Path)
     checks = [example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary)
               for batch, size in ((1, 9), (3, 1500))]
     export_model(model, tmp_path / "export", checks)  # raises where the answers differ
+
+
+SENT = {"input_values": ("400..480000",), "attention_mask": ("400..480000",)}
+
+
+@pytest.mark.parametrize("stated", [
+    Interface(padding=Padding(mask="attention_mask")),
+    Interface(inputs=tuple(TensorSpec(name=name, dtype=dtype, shape=("batch", "400..480000"))
+                           for name, dtype in (("input_values", "float32"), ("attention_mask", "int64"))))],
+    ids=["by padding", "by inputs"])
+def test_sounds_come_with_a_mask_where_the_user_names_it(stated: Interface, tmp_path: Path) -> None:
+    folder = saved("Wav2Vec2ForCTC", layered(), tmp_path / "source")
+    model = load_model(locate(folder), stated, tmp_path)
+    assert {spec.name: spec.shape[1:] for spec in model.interface.inputs} == SENT
+    checks = [example_inputs(model.interface, batch, seed=batch, size=size) for batch, size in ((1, 900), (3, 3000))]
+    checks[1]["attention_mask"][0, 2000:] = 0
+    export_model(model, tmp_path / "export", checks)  # raises where the answers differ
+
+
+@pytest.mark.parametrize(("processor", "noted"), [({"return_attention_mask": True}, True), ({}, False), (None, False)])
+def test_a_mask_that_the_sources_processor_makes_is_told(processor: dict[str, Any] | None, noted: bool,
+                                                         tmp_path: Path) -> None:
+    folder = saved("Wav2Vec2ForCTC", layered(), tmp_path / "source")
+    if processor is not None:
+        (folder / "preprocessor_config.json").write_text(json.dumps(processor))
+    model = load_model(locate(folder), None, tmp_path)
+    assert [spec.name for spec in model.interface.inputs] == ["input_values"]
+    assert any("write spec.interface.padding" in note for note in model.notes) is noted
 
 
 def refusals() -> dict[str, tuple[str, Callable[[], Any], str]]:

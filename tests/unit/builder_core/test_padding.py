@@ -46,6 +46,25 @@ def test_without_a_mask_of_free_length_nothing_is_joined(interface: Interface) -
     assert fill(interface, None) is None
 
 
+@pytest.mark.parametrize("shape", [("400..480000",), ("frames", 80)])
+def test_a_sound_without_a_mask_is_as_long_as_it_is(shape: tuple[int | str, ...]) -> None:
+    found = fill(Interface(inputs=(spec("sound", *shape, dtype="float32"), spec("language", 1)),
+                           outputs=TEXT.outputs), None)
+    assert found is not None
+    assert (found.mask, found.values, found.marked) == ("sound", {"sound": 0.0}, False)
+    assert (found.low, found.high) == ((400, 480_000) if len(shape) == 1 else (1, None))
+
+
+@pytest.mark.parametrize("inputs", [
+    (spec("image", 3, "height", "width", dtype="float32"),), (spec("mel", 80, "frames", dtype="float32"),),
+    (spec("volume", "n", 3, 4, dtype="float32"),), (spec("pairs", "n", "m", dtype="float32"),),
+    (spec("a", "n", dtype="float32"), spec("b", "n", dtype="float32")), (spec("sound", 400, dtype="float32"),),
+    (TensorSpec(name="sound", dtype="float32", shape=(1, "n")),)],
+    ids=["images", "time last", "more than a sound", "two free sizes", "two inputs", "one length", "no batch"])
+def test_what_is_no_sound_is_left_alone(inputs: tuple[TensorSpec, ...]) -> None:
+    assert fill(Interface(inputs=inputs, outputs=TEXT.outputs), None) is None
+
+
 def test_the_user_names_another_mask_and_other_values() -> None:
     inputs = (spec("ids", "n"), spec("real", "n", dtype="bool"), spec("wave", "n", dtype="float32"))
     found = fill(Interface(inputs=inputs, outputs=TEXT.outputs),

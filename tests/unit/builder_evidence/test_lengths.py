@@ -75,12 +75,25 @@ def test_what_the_user_asks_for_and_the_source_does_not_bear_is_an_error() -> No
     assert "output 'mean' differs" in caught.value.message
 
 
-def test_an_output_of_a_length_of_its_own_is_not_joined() -> None:
-    class Halved(Source):
-        def run(self, inputs: Tensors) -> dict[str, Any]:
-            return {"tokens": super().run(inputs)["tokens"][:, ::2]}
+class Part(Source):
+    """Answers some of the tokens alone."""
 
-    assert "has the shape [15, 4], and alone [2, 4]" in settled(Halved(), texts(3, 9, 30)).notes[0]
+    def __init__(self, kept: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.kept = kept
+
+    def run(self, inputs: Tensors) -> dict[str, Any]:
+        return {"tokens": self.kept(super().run(inputs)["tokens"])}
+
+
+def test_an_output_of_a_length_of_its_own_is_not_joined() -> None:
+    root = Part(lambda tokens: tokens[:, :int(tokens.shape[1] ** 0.5)])
+    assert "has the shape [5, 4], and alone [1, 4]" in settled(root, texts(3, 9, 30)).notes[0]
+
+
+def test_an_output_of_every_other_position_is_cut_by_that() -> None:
+    found = settled(Part(lambda tokens: tokens[:, ::2]), texts(3, 9, 30))
+    assert found.joined.frames == {"tokens": ((1, 2, 1),)}
 
 
 def test_data_of_one_length_are_cut_into_parts() -> None:
@@ -98,6 +111,78 @@ def test_a_model_without_a_mask_is_left_alone() -> None:
         interface = dataclasses.replace(INTERFACE, inputs=INTERFACE.inputs[:1])
 
     assert settled(Plain(), texts(3)).joined is None
+
+
+# Sounds
+
+SOUND = Interface(inputs=(TensorSpec(name="sound", dtype="float32", shape=("batch", "8..4000")),),
+                  outputs=(TensorSpec(name="logits", dtype="float64", shape=("batch", "frames", 4)),))
+KERNEL, STRIDE = 8, 3
+WEIGHTS = np.random.default_rng(3).standard_normal((KERNEL, 4))
+
+
+class Hears:
+    """Convolves a sound; what ``after`` makes of the frames."""
+
+    interface, pad_token = SOUND, 0
+
+    def __init__(self, after: Callable[[Any], Any] = lambda frames: frames) -> None:
+        self.after = after
+
+    def run(self, inputs: Tensors) -> dict[str, Any]:
+        windows = np.lib.stride_tricks.sliding_window_view(inputs["sound"], KERNEL, axis=1)[:, ::STRIDE]
+        return {"logits": self.after(windows.astype(np.float64) @ WEIGHTS)}
+
+
+def sounds(*lengths: int) -> SampleSet:
+    rng = np.random.default_rng(4)
+    rows = [rng.standard_normal((1, length)).astype(np.float32) for length in lengths]
+    rows[0][:, -2:] = 0  # silence at its end belongs to a sound
+    return SampleSet(batches=[{"sound": row} for row in rows], count=len(rows), origin="held-out")
+
+
+def test_sounds_are_joined_where_each_frame_is_of_what_is_near_it() -> None:
+    found = settled(Hears(), sounds(40, 90, 200))
+    assert found.joined == Joined(mask="sound", fill={"sound": 0.0}, frames={"logits": ((1, 3, -5),)}, marked=False,
+                                  buckets=(90, 200, 4000))
+    assert [sample["sound"].shape[1] for sample in found.samples] == [40, 90, 200]
+
+
+@pytest.mark.parametrize("after", [
+    lambda frames: frames / np.abs(frames).mean(axis=(1, 2), keepdims=True),
+    lambda frames: np.exp(frames) / np.exp(frames).sum(axis=1, keepdims=True),
+    lambda frames: frames.mean(axis=1), lambda frames: frames.sum(axis=1),
+    lambda frames: np.maximum(frames, 0).max(axis=1), lambda frames: np.cumsum(frames[:, ::-1], axis=1)[:, ::-1]],
+    ids=["normalised", "attention", "mean", "sum", "maximum", "looks back from the end"])
+def test_sounds_whose_answers_padding_changes_are_not_joined(after: Callable[[Any], Any]) -> None:
+    found = settled(Hears(after), sounds(40, 90, 200))
+    assert (found.joined, found.samples) == (None, ())
+    assert found.notes[0].startswith("Requests of different length are not joined: padded, ")
+    assert "output 'logits' differs by" in found.notes[0]
+
+
+def test_silence_that_is_harmless_by_chance_is_told_by_louder_padding() -> None:
+    """Padding adds nothing to a maximum above zero, until a sound has none."""
+    found = settled(Hears(lambda frames: np.maximum(frames, 0).max(axis=1)), sounds(40, 90, 200))
+    assert "in the place of silence" in found.notes[0]
+
+
+def test_a_model_that_takes_some_lengths_alone_is_left_as_it_is() -> None:
+    def even(frames: Any) -> Any:
+        if frames.shape[1] % 2:
+            raise RuntimeError("cannot add 7 to 8 frames")
+        return frames
+
+    found = settled(Hears(even), sounds(41, 41, 41))
+    assert found.joined is None
+    assert "does not answer parts of its data: cannot add 7 to 8 frames" in found.notes[0]
+
+
+def test_an_engine_is_held_to_the_frames_of_each_sound() -> None:
+    found = settled(Hears(), sounds(40, 90, 200))
+    assert borne_by(Hears().run, found.joined, found.samples, 0.0) == ""
+    loud = Hears(lambda frames: frames / np.abs(frames).mean(axis=(1, 2), keepdims=True) + frames.mean())
+    assert "output 'logits' agrees by" in borne_by(loud.run, found.joined, found.samples, 0.001)
 
 
 JOINED = Joined(mask="attention_mask", fill={"input_ids": 7.0, "attention_mask": 0.0}, cut={"tokens": (1,)})

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from enginewright_builder.engines.base import Joined
 from enginewright_builder.pod.python_model.lengths import Lengths, planned, stepped
 
 Sizes = list[tuple[int, int]]
@@ -108,6 +109,23 @@ def test_a_request_that_is_long_enough_is_not_copied() -> None:
 def test_answers_lose_what_belongs_to_padding() -> None:
     cut = LENGTHS.cut_back({"tokens": np.zeros((2, 8, 3)), "pairs": np.zeros((2, 8, 8)), "whole": np.zeros((2, 8))}, 5)
     assert [cut[name].shape for name in ("tokens", "pairs", "whole")] == [(2, 5, 3), (2, 5, 5), (2, 8)]
+
+
+def test_frames_of_a_sound_are_cut_by_their_rule() -> None:
+    """Described as before where there are none."""
+    sound = Lengths({**DESCRIBED, "frames": {"logits": [[1, 320, -80]]}})
+    cut = sound.cut_back({"logits": np.zeros((2, 9, 32)), "tokens": np.zeros((2, 3000, 3))}, 1039)
+    assert [cut[name].shape for name in ("logits", "tokens")] == [(2, 2, 32), (2, 1039, 3)]
+    assert Joined(mask="mask", fill={"mask": 0.0}).described.keys() == DESCRIBED.keys()
+    framed = Joined(mask="mask", fill={"mask": 0.0}, frames={"logits": ((1, 320, -80),)}).described
+    assert framed["frames"] == {"logits": [[1, 320, -80]]}
+
+
+def test_a_sound_too_short_for_a_frame_is_an_error_for_itself() -> None:
+    sound = Lengths({**DESCRIBED, "frames": {"logits": [[1, 320, -80]]}})
+    assert sound.of(request(400)) == 400
+    with pytest.raises(ValueError, match="have 399 positions, and the model takes at least 400"):
+        sound.of(request(399))
 
 
 def test_requests_may_be_filled_up_in_front() -> None:

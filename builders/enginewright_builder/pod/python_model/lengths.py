@@ -3,15 +3,18 @@
 Copied beside ``model.py`` into the version folder of models whose mask makes padding harmless; it may import only the
 standard library and NumPy. Pure: nothing here knows of Triton.
 
-The length is the second size of ``mask`` and of every other input in ``fill``. ``engines.json`` describes it::
+The length is the second size of ``mask`` and of every other input in ``fill``. Of a model whose answers padding does
+not change though nothing marks it, ``mask`` is the input that is as long as the request. ``engines.json`` describes
+it::
 
     {"mask": "attention_mask", "fill": {"input_ids": 0, "attention_mask": 0}, "left": false, "cut": {"tokens": [1]},
-     "run_positions": 40, "steps": []}
+     "run_positions": 40, "steps": [], "frames": {"logits": [[1, 320, -80]]}}
 
 ``left``: requests are filled up in front of what they have, not behind it. ``cut`` names the sizes of outputs that are
-as long as the request. ``run_positions`` is what a run takes however little is in it, in positions (rows × length) of
-which it takes as long. ``steps`` are lengths, ascending, up to which groups are filled up, so that few shapes come;
-empty where any shape is as good.
+as long as the request. ``frames`` has those that are ``(length + offset) // stride``, as ``[axis, stride, offset]``: of
+a sound, whose convolutions make one frame of many positions; left out where there are none. ``run_positions`` is what a
+run takes however little is in it, in positions (rows × length) of which it takes as long. ``steps`` are lengths,
+ascending, up to which groups are filled up, so that few shapes come; empty where any shape is as good.
 """
 
 from __future__ import annotations
@@ -35,16 +38,22 @@ class Lengths:
         self.mask: str = described["mask"]
         self.fill: dict[str, float] = dict(described["fill"])
         self.cut: dict[str, list[int]] = dict(described["cut"])
+        self.frames: dict[str, list[list[int]]] = dict(described.get("frames", {}))
+        self._shortest = max((stride - offset for axes in self.frames.values() for _, stride, offset in axes),
+                             default=0)
         self._left: bool = described["left"]
         self._run_positions: float = described["run_positions"]
         self._steps: list[int] = sorted(described["steps"])
 
     def of(self, inputs: Mapping[str, Any]) -> int:
-        """How long a request is. Raises ``ValueError`` where its inputs differ: filled up they would not any more."""
+        """How long a request is. Raises ``ValueError`` where its inputs differ, or it is too short for a frame: filled
+        up it would not be any more."""
         found = {name: inputs[name].shape[AXIS] if inputs[name].ndim > AXIS else None for name in self.fill}
         length = found[self.mask]
         if length is None or any(other != length for other in found.values()):
             raise ValueError(f"inputs are to be of one length, and are {found}")
+        if length < self._shortest:
+            raise ValueError(f"inputs have {length} positions, and the model takes at least {self._shortest}")
         return int(length)
 
     def key(self, name: str, array: Any) -> tuple[int, ...]:
@@ -68,7 +77,11 @@ class Lengths:
     def cut_back(self, outputs: Mapping[str, Any], length: int) -> dict[str, Any]:
         """The answer to a request of ``length``, without what belongs to padding."""
         kept = slice(-length, None) if self._left else slice(length)
-        return {name: shortened(array, self.cut.get(name, ()), kept) for name, array in outputs.items()}
+        own = {name: shortened(array, self.cut.get(name, ()), kept) for name, array in outputs.items()}
+        for name, axes in self.frames.items():
+            for axis, stride, offset in axes:
+                own[name] = shortened(own[name], (axis,), slice((length + offset) // stride))
+        return own
 
     def positions(self, requests: Sequence[Mapping[str, Any]], length: int) -> tuple[int, int]:
         """Rows times length of the requests themselves, and as they are run, in ``length``."""

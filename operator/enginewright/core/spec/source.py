@@ -247,7 +247,7 @@ class PaddingSpec(SpecModel):
 
     mask: str = Field(default="attention_mask", min_length=1, max_length=MAX_NAME)
     """The input that has 1 for each position and 0 for padding, [batch, length]. All inputs whose second size is free
-    are as long as it."""
+    are as long as it. A Hugging Face model of sounds takes attention_mask where it is named here."""
     values: tuple[PadValueSpec, ...] = Field(default=(), max_length=32)
     """What inputs are filled up with. Left out: input_ids with the pad token of the source's own configuration, all
     others with 0."""
@@ -264,5 +264,6 @@ class InterfaceSpec(SpecModel):
     """What engines do with outputs, in this order. The source itself stays as it is: answers are held against what its
     own would become."""
     padding: PaddingSpec | None = None
-    """How requests of different length run together. Left out: where the model has an input attention_mask and the
-    build finds that padding does not change its answers. Written: the build ends where padding changes them."""
+    """How requests of different length run together. Left out: where the model has an input attention_mask, or takes
+    sounds, and the build finds that padding does not change its answers. Written: the build ends where padding changes
+    them."""

@@ -78,6 +78,14 @@ def scalar_answer() -> onnx.ModelProto:
                  [value("x", F32, ["batch", 16])], [value("total", F32, [])], {"w": matrix(16, 8)})
 
 
+def sound(kernel: int = 25, stride: int = 10, width: int = 4) -> onnx.ModelProto:
+    """Each frame is of the sound beside it, so that it needs no mask."""
+    return model([node("Unsqueeze", "input_values channel", "one"), node("Conv", "one w", "many", strides=[stride]),
+                  node("Transpose", "many", "frames", perm=[0, 2, 1]), node("Tanh", "frames", "logits")],
+                 [value("input_values", F32, ["batch", "time"])], [value("logits", F32, ["batch", "frames", width])],
+                 {"w": matrix(kernel, width).T[:, None], "channel": np.array([1])})
+
+
 def time_first() -> onnx.ModelProto:
     """Frames in, frames out, and each depends on those before it: what stands in front is no batch."""
     return model([node("CumSum", "frames axis", "sums"), node("MatMul", "sums w", "scores")],

@@ -71,6 +71,8 @@ ENTRIES = (
     Entry(name="free sizes written as -1", make=_onnx(graphs.minus_one), served=BATCHES),
     Entry(name="several free sizes", make=_onnx(lambda: graphs.product(["batch", "rows", 16], ["batch", "rows", 8])),
           served=BATCHES, how="State ranges in `spec.interface`, such as `[batch, 1..64, 16]`."),
+    Entry(name="sounds of free length, a frame for each ten numbers", make=_onnx(graphs.sound), served=BATCHES,
+          how="Sounds of different length are joined where padding changes no answer."),
     Entry(name="no batch at all", make=_onnx(lambda: graphs.product([16], [8])), served=CALLS),
     Entry(name="a scalar beside a batch", make=_onnx(graphs.scalar_beside_batch), served=CALLS,
           how="Clients send the scalar as `[1]`."),
