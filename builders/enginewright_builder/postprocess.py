@@ -60,6 +60,11 @@ def picked(steps: Sequence[PostprocessStep]) -> frozenset[str]:
                      for name in (step.output, indices_of(step.output)))
 
 
+def best_few_in(steps: Sequence[PostprocessStep], output: str) -> PostprocessStep | None:
+    """The step whose best few classes, or their scores, ``output`` has."""
+    return next((step for step in steps if output in picked([step])), None)
+
+
 def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorSpec], field: str) -> TensorSpec:
     if not spec.dtype.startswith("float"):
         raise _invalid(f"output {spec.name!r} is {spec.dtype}, and {step.function} is made of floating-point numbers",

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.accuracy.groups import check_groups
-from enginewright_builder.accuracy.label_fit import check_fit, check_whole, output_of
+from enginewright_builder.accuracy.label_fit import check_best, check_fit, output_of
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
 from enginewright_builder.accuracy.vocabulary import Vocabulary
+from enginewright_builder.best_few import indices_of
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
 from enginewright_builder.data import captured
 from enginewright_builder.data.files import (
@@ -33,7 +34,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.ids import ID_TYPES
 from enginewright_builder.normalise import taken
 from enginewright_builder.padding import fill
-from enginewright_builder.postprocess import finished, picked, without_steps
+from enginewright_builder.postprocess import best_few_in, finished, without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places, tensorflow_packages
@@ -208,7 +209,9 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     named = {spec.name: spec for spec in outputs}
     output = output_of(accuracy.task, list(named))
     steps = request.interface.postprocess if request.interface else ()
-    check_whole(accuracy.task, output, picked=output in picked(steps))
+    if best := best_few_in(steps, output):
+        check_best(accuracy.task, indices_of(best.output), best.k, labels_of(evaluation.columns))
+        return
     if shape := named[output].shape:  # it may be left out
         check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns),
                   whole=named[output].dtype in ID_TYPES)

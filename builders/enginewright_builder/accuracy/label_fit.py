@@ -22,7 +22,7 @@ from enginewright_builder.contract import TaskRequest
 from enginewright_builder.errors import UserError
 
 Shape = tuple[int | str, ...]
-_TOP = 5
+TOP, TOP5 = 5, "top5"
 # What judges the numbers of classes by themselves.
 BY_CLASS = ("accuracy", *F1_METRICS)
 
@@ -35,13 +35,26 @@ def output_of(task: TaskRequest, outputs: Sequence[str]) -> str:
     return task.output or outputs[0]
 
 
-def check_whole(task: TaskRequest, output: str, *, picked: bool) -> None:
-    """``picked``: ``output`` has the best few classes or their scores, which no metric takes for all of them. Raises
-    :class:`UserError` ``TaskInvalid``."""
-    if picked:
-        raise invalid(f"{task.metric} takes an answer for each class or the best class alone, and {output} is of the "
-                      "best few", "output", output,
-                      "name another output, or leave topK out of spec.interface.postprocess")
+def check_best(task: TaskRequest, output: str, picked: int, labels: Sequence[Any], first: int = 0) -> None:
+    """``output`` has the ``picked`` best classes of each sample, from the best on; ``labels`` as in :func:`check_fit`.
+    Raises :class:`UserError` ``TaskInvalid`` or ``LabelsInvalid``."""
+    if task.metric not in CLASSIFICATION:
+        raise invalid(f"{task.metric} takes the scores of all classes, and {output} has the best {picked} classes",
+                      "metric", task.metric, f"write {', '.join(CLASSIFICATION)}, name another output in "
+                                             "spec.accuracy.task.output, or leave topK out of "
+                                             "spec.interface.postprocess")
+    if task.metric == TOP5 and picked < TOP:
+        raise invalid(f"{TOP5} looks among the best {TOP} classes, and {output} has {picked}", "metric", task.metric,
+                      f"let topK pick {TOP} in spec.interface.postprocess, or write metric accuracy")
+    for index, label in enumerate(labels, start=first):
+        one = np.asarray(label)
+        if one.size != 1:
+            raise labels_invalid(f"sample {index}: the label has shape {list(one.shape)}, and {output} has the best "
+                                 "classes of one answer for each sample", list(one.shape),
+                                 "write one class for each sample")
+        if one != IGNORED and one < 0:
+            raise labels_invalid(f"sample {index}: class {one.item()} is unknown to {output}", one.item(),
+                                 f"write classes from 0 on; {IGNORED} marks a sample without a label")
 
 
 def check_fit(task: TaskRequest, output: str, shape: Shape, labels: Sequence[Any], first: int = 0, *,
@@ -79,7 +92,7 @@ def _check_metric(task: TaskRequest, output: str, shape: Shape) -> None:
     """By the answer's shape alone."""
     if task.metric == WER and len(shape) != 2:
         raise _no_task(task, output, shape, "takes one row of tokens' scores for each moment, [time, tokens]")
-    if task.metric == "top5" and shape and isinstance(shape[-1], int) and shape[-1] <= _TOP:
+    if task.metric == TOP5 and shape and isinstance(shape[-1], int) and shape[-1] <= TOP:
         raise _no_task(task, output, shape, f"is always 1 of {shape[-1]} classes")
     if task.metric == NDCG and task.queries and not _may_be(shape, 1):
         raise _no_task(task, output, shape, "with queries takes one number for each sample")
@@ -151,7 +164,7 @@ def _may_be(shape: Shape, size: int) -> bool:
 
 
 def _no_task(task: TaskRequest, output: str, shape: Shape, why: str) -> UserError:
-    fitting = [name for name in (*CLASSIFICATION, *REGRESSION) if name not in (task.metric, "top5")]
+    fitting = [name for name in (*CLASSIFICATION, *REGRESSION) if name not in (task.metric, TOP5)]
     return invalid(f"{task.metric} {why}, and {output} answers {_words(shape)}", "metric", task.metric,
                    f"write a metric that fits, such as {', '.join(fitting)}, or name another output in "
                    "spec.accuracy.task.output")

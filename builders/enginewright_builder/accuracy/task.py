@@ -29,9 +29,9 @@ from scipy import sparse
 from enginewright_builder.accuracy import task_metrics
 from enginewright_builder.accuracy.bounds import Floats, drawn_lower_bound, drawn_sums
 from enginewright_builder.accuracy.groups import places_of
-from enginewright_builder.accuracy.label_fit import check_fit, check_whole, one_number, output_of, several
+from enginewright_builder.accuracy.label_fit import BY_CLASS, TOP, check_best, check_fit, one_number, output_of, several
 from enginewright_builder.accuracy.rules import samples_needed
-from enginewright_builder.accuracy.task_metrics import F1, Deviation, Ndcg, TaskMetric, TopK, Wer
+from enginewright_builder.accuracy.task_metrics import F1, Among, Deviation, Ndcg, TaskMetric, TopK, Wer
 from enginewright_builder.accuracy.task_rules import (
     CLASSIFICATION,
     ERRORS,
@@ -61,30 +61,38 @@ class Labels:
 
 
 class Exam:
-    """The source model's own marks, which candidates' are held against."""
+    """The source model's own marks, which candidates' are held against. Where an output has the scores of the best few
+    classes, the classes beside it are what is marked."""
 
     def __init__(self, labels: Labels, references: Sequence[Tensors]) -> None:
         """Raises :class:`UserError` ``TaskInvalid`` or ``LabelsInvalid`` where metric, labels and answers do not
         fit."""
         self.request, self._labels = labels.request, labels
-        self.output = output_of(labels.request, list(references[0]))
-        check_whole(self.request, self.output, picked=any(
-            are_best(name, references[0]) for name in (self.output, indices_of(self.output))))
-        answers = [batch[self.output] for batch in references]
-        self._starts = [int(start) for start in np.cumsum([0, *(len(one) for one in answers)])]
-        for index, one in enumerate(answers):
-            check_fit(self.request, self.output, one.shape[1:], self._part(index), self._starts[index],
-                      whole=are_ids(one))
-        self._metric = _metric(labels, answers)
+        named = output_of(labels.request, list(references[0]))
+        best = next((name for name in (named, indices_of(named)) if are_best(name, references[0])), "")
+        self.output, self._of_best = best or named, bool(best)
+        whole = [batch[self.output] for batch in references]
+        self._starts = [int(start) for start in np.cumsum([0, *(len(one) for one in whole)])]
+        for index, one in enumerate(whole):
+            if self._of_best:
+                check_best(self.request, self.output, one.shape[1], self._part(index), self._starts[index])
+            else:
+                check_fit(self.request, self.output, one.shape[1:], self._part(index), self._starts[index],
+                          whole=are_ids(one))
+        self._metric = _metric(labels, list(map(self._marked, whole)), of_best=self._of_best)
         self.source = self.units([self.marks(index, batch) for index, batch in enumerate(references)])
 
     def marks(self, index: int, batch: Tensors) -> Any:
         """Of the batch of number ``index``."""
-        output = batch[self.output]
+        output = self._marked(batch[self.output])
         if self._labels.queries:  # ranked once all are there
             scores, relevance = output.reshape(len(output)), np.array(self._part(index), np.float64)
             return np.stack([scores.astype(np.float64), relevance.reshape(len(output))], axis=1)
         return self._metric.marks(output, self._part(index))
+
+    def _marked(self, output: Array) -> Array:
+        """Of the best few classes the best one, where the metric is of one."""
+        return output[:, :1] if self._of_best and self.request.metric in BY_CLASS else output
 
     def units(self, parts: Sequence[Any]) -> Any:
         """``[units, figures]``, of what :meth:`marks` gave for each batch in turn."""
@@ -159,8 +167,10 @@ def _summed(marks: Any) -> Floats:
     return np.asarray(marks.sum(axis=0), np.float64).ravel()
 
 
-def _metric(labels: Labels, answers: Sequence[Array]) -> TaskMetric:
+def _metric(labels: Labels, answers: Sequence[Array], *, of_best: bool) -> TaskMetric:
     task = labels.request
+    if of_best and task.metric not in BY_CLASS:
+        return Among(k=TOP)
     if task.metric == WER:
         assert labels.vocabulary is not None  # the resolve step has looked
         return Wer(vocabulary=labels.vocabulary)
@@ -184,8 +194,8 @@ def _classes(shape: tuple[int, ...], label: Any, several: bool) -> int:
 
 
 def _named_classes(labels: Labels, answers: Sequence[Array]) -> int:
-    """As many as labels or source name; what a candidate names besides is wrong."""
-    return 1 + max(*(int(np.max(label, initial=0)) for label in labels.values), *(int(one.max()) for one in answers))
+    """As many as labels or source name, and one more: what a candidate names besides is wrong."""
+    return 2 + max(*(int(np.max(label, initial=0)) for label in labels.values), *(int(one.max()) for one in answers))
 
 
 def _present(values: Sequence[Any], several: bool) -> tuple[int, ...]:

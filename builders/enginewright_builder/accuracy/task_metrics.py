@@ -78,6 +78,22 @@ class TopK:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Among:
+    """Share of samples whose label is one of the first ``k`` classes that are answered, from the best on."""
+
+    k: int
+
+    def marks(self, output: Array, labels: Sequence[Any]) -> Floats:
+        wanted = np.array([np.asarray(label).item() for label in labels])
+        counted = wanted != IGNORED
+        right = (output[:, :self.k] == wanted[:, None]).any(axis=1) & counted
+        return np.stack([_per_sample(right), _per_sample(counted)], axis=1)
+
+    def value(self, sums: Floats) -> Floats:
+        return _ratio(sums[..., 0], sums[..., 1])
+
+
+@dataclass(frozen=True, kw_only=True)
 class F1:
     """``present`` are the classes that the labels have. With ``several`` a sample has any number of classes: labels
     are 0 or 1 for each, and answers above ``threshold`` mean yes."""
@@ -107,9 +123,10 @@ class F1:
         return rows, wanted[counted][:, None] == every, answered[counted][:, None] == every
 
     def _answered(self, output: Array, wanted: Array) -> Array:
-        """The class of each position."""
+        """The class of each position; of named ones the last stands for all that neither labels nor source know."""
         if are_ids(output) and output.size == wanted.size:
-            return output.reshape(wanted.shape)
+            known: Array = np.minimum(output.reshape(wanted.shape), self.classes - 1)
+            return known
         if output.shape == wanted.shape or output.shape[-1] == 1:
             return (output.reshape(wanted.shape) > self.threshold).astype(np.int64)
         best: Array = output.argmax(axis=-1)

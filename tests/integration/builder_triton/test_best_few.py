@@ -16,16 +16,20 @@ from enginewright_builder.contract import (
     AccuracyRequest,
     BatchingRequest,
     BuildRequest,
+    DataRequest,
     EngineRequest,
     Interface,
     PostprocessStep,
     SourceRequest,
+    TaskRequest,
 )
+from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
 from enginewright_builder.pipeline import run_build
 from enginewright_builder.pod import smoke
 from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.resolve import resolve
 from enginewright_builder.triton.model_config import parse_text
 from enginewright_builder.triton.server import TritonServer
 
@@ -80,6 +84,62 @@ async def _served(folder: Path) -> None:
                 np.testing.assert_array_equal(answers[f"{name}_indices"], best)
                 expected = np.take_along_axis(scores, best, axis=1)
                 assert np.linalg.norm(answers[name] - expected) < 0.01 * np.linalg.norm(expected)
+
+
+SAMPLES = np.random.default_rng(8).standard_normal((400, 16)).astype(np.float32)
+RANKED = np.argsort(-(SAMPLES.astype(np.float64) @ WEIGHTS), axis=1)
+# Of each sample one of its best eight classes: two in eight are the best one, six in eight among the best five.
+LABELS = RANKED[np.arange(400), np.array([0, 0, 1, 2, 3, 4, 6, 7])[np.arange(400) % 8]]
+
+
+def labelled(folder: Path, metric: str, step: PostprocessStep) -> BuildRequest:
+    np.savez(folder / "labelled.npz", features=SAMPLES, label=LABELS)
+    return BuildRequest(
+        model_name="classes", source=SourceRequest(uri=str(classifier(folder))), store_path=str(folder / "store"),
+        interface=Interface(postprocess=(step,)),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=60),
+        accuracy=AccuracyRequest(tolerance=0.1, evaluation=DataRequest(uri=str(folder / "labelled.npz")),
+                                 task=TaskRequest(metric=metric, labels="label", tolerance=0.1, output="logits")),
+        batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100))
+
+
+@pytest.mark.parametrize(("metric", "step", "value"), [
+    ("accuracy", PostprocessStep(output="logits", function="topK", k=3), 0.25),
+    ("f1-micro", PostprocessStep(output="logits", function="topK", k=3), 0.25),
+    ("top5", PostprocessStep(output="logits", function="topK", k=5), 0.75),
+    ("accuracy", PostprocessStep(output="logits", function="argMax"), 0.25)],
+    ids=["accuracy", "F1", "top five", "accuracy of the best alone"])
+async def test_labels_are_held_against_what_the_server_answers(metric: str, step: PostprocessStep, value: float,
+                                                               tmp_path: Path) -> None:
+    request = labelled(tmp_path, metric, step)
+    outcome = await asyncio.to_thread(run_build, request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
+    assert outcome.error is None
+    assert outcome.engine is not None
+    figure = outcome.engine.task
+    assert figure is not None
+    assert figure.metric == metric
+    assert figure.source == pytest.approx(value)
+    assert figure.value == pytest.approx(value)
+    folder = tmp_path / "store" / outcome.fingerprint
+    output = "logits" if step.function == "argMax" else "logits_indices"
+    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+        answers = [decode(await channels.call(encode("model", {"features": SAMPLES[start:start + 4]}).payload, 30.0))
+                   for start in range(0, len(SAMPLES), 4)]
+    served = np.concatenate([one[output] for one in answers])[:, :5 if metric == "top5" else 1]
+    assert (served == LABELS[:, None]).any(axis=1).mean() == pytest.approx(value)
+
+
+@pytest.mark.parametrize(("metric", "told"), [
+    ("ndcg", "takes the scores of all classes, and logits_indices has the best 3 classes"),
+    ("top5", "looks among the best 5 classes, and logits_indices has 3")])
+def test_labels_that_the_best_few_do_not_answer_are_refused_before_a_device_is_used(metric: str, told: str,
+                                                                                    tmp_path: Path) -> None:
+    request = labelled(tmp_path, metric, PostprocessStep(output="logits", function="topK", k=3))
+    with pytest.raises(UserError) as caught:
+        resolve(request, tmp_path / "scratch")
+    assert (caught.value.reason, caught.value.field) == ("TaskInvalid", "spec.accuracy.task.metric")
+    assert told in caught.value.message
 
 
 @pytest.mark.parametrize(("step", "field"), [

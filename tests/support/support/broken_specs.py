@@ -491,9 +491,12 @@ BROKEN = (
            "spec.interface.postprocess[0].k", "11", "write at most 10"),
     Broken("the best few of each token", _picked({"function": "topK", "k": 5}, classes=[64, 10]),
            "spec.interface.postprocess[0].output", "logits", "a score for each class"),
-    Broken("labels held against the best few", {**_picked({"function": "topK", "k": 5}), "accuracy": {
-        "evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": {"metric": "top5", "output": "logits"}}},
-           "spec.accuracy.task.output", "logits", "leave topK out of spec.interface.postprocess"),
+    *(Broken(name, {**_picked({"function": "topK", "k": k}), "accuracy": {
+        "evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": {"metric": metric, "output": output}}},
+             "spec.accuracy.task.metric", metric, remedy)
+      for name, k, metric, output, remedy in (
+          ("a ranking of the best few", 5, "ndcg", "logits", "leave topK out of spec.interface.postprocess"),
+          ("five among the best three", 3, "top5", "logits_indices", "write k: 5 in spec.interface.postprocess"))),
     Broken("a tensor twice", {**SOURCE, "interface": {"inputs": [{"name": "x", "dtype": "int8"}] * 2}},
            "spec.interface.inputs", '["x"]', "its own name"),
     Broken("a range backwards",

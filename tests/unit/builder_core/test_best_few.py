@@ -3,7 +3,8 @@ see wrong classes that come with right scores."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -166,10 +167,63 @@ def test_export_proof_and_monitor_compare_them_so_too() -> None:
     assert window.scores[1] == pytest.approx(1 - missed_share(name, RIGHT, wrong[name]))
 
 
+# Labels, 60 % of which are the best class; some samples have none.
+WANTED = np.where(RNG.random(400) < 0.6, LOGITS.argmax(axis=1), RNG.integers(0, 100, 400))
+WANTED[::50] = -100
+
+
+def exam(metric: str, answers: Tensors, output: str = "", labels: Sequence[Any] = tuple(WANTED)) -> Exam:
+    request = TaskRequest(metric=metric, labels="label", tolerance=0.1, output=output)
+    halves = [{name: array[part] for name, array in answers.items()} for part in (slice(150), slice(150, None))]
+    return Exam(Labels(request=request, values=tuple(map(np.asarray, labels))), halves)
+
+
 @pytest.mark.parametrize("output", ["logits", "logits_indices", ""])
-def test_labels_need_all_classes_or_the_best(output: str) -> None:
-    request = TaskRequest(metric="top5", labels="label", tolerance=0.1, output=output)
-    with pytest.raises(UserError, match="of the best few") as caught:
-        Exam(Labels(request=request, values=tuple(range(400))), [RIGHT])
-    assert (caught.value.reason, caught.value.field) == ("TaskInvalid", "spec.accuracy.task.output")
-    assert "leave topK out" in caught.value.remedy
+@pytest.mark.parametrize("metric", ["accuracy", "top5", "f1-macro", "f1-micro"])
+def test_labels_say_the_same_of_the_best_few_as_of_all_scores(metric: str, output: str) -> None:
+    """Of a sound candidate and of one that is wrong in a tenth of the samples."""
+    of_all, of_best = exam(metric, {"logits": LOGITS}), exam(metric, RIGHT, output)
+    assert of_best.output == "logits_indices"
+    shifted = LOGITS.copy()
+    shifted[::10] = np.roll(shifted[::10], 7, axis=1)
+    for logits in (LOGITS, shifted):
+        figures = []
+        for one, answers in ((of_all, {"logits": logits}), (of_best, best(logits))):
+            parts = [{name: array[part] for name, array in answers.items()}
+                     for part in (slice(150), slice(150, None))]
+            figures.append(one.figure(one.units([one.marks(index, part) for index, part in enumerate(parts)])))
+        scored, picked = figures
+        assert scored is not None
+        assert picked is not None
+        assert 0 < picked.source < 1
+        assert picked.source == pytest.approx(scored.source)
+        assert picked.value == pytest.approx(scored.value)
+        assert (picked.loss > 0) == (logits is shifted)
+
+
+def test_a_class_that_nobody_knows_is_a_wrong_one() -> None:
+    """F1 over all counts is the share of right ones, whatever the wrong ones are called."""
+    classes = np.array([[number % 4, 9] for number in range(400)], np.int32)
+    few = {"a": np.array([[2.0, 1.0]] * 400), "a_indices": classes}
+    one = exam("f1-micro", few, labels=[number % 4 for number in range(400)])
+    odd = {**few, "a_indices": np.where(np.arange(400)[:, None] % 10 == 0, 77, classes).astype(np.int32)}
+    parts = [{name: array[part] for name, array in odd.items()} for part in (slice(150), slice(150, None))]
+    found = one.figure(one.units([one.marks(index, part) for index, part in enumerate(parts)]))
+    assert found is not None
+    assert found.source == 1.0
+    assert found.value == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("metric", "k", "labels", "field", "told"), [
+    ("ndcg", 5, WANTED, "metric", "takes the scores of all classes, and logits_indices has the best 5 classes"),
+    ("mae", 5, WANTED, "metric", "takes the scores of all classes"),
+    ("top5", 3, WANTED, "metric", "looks among the best 5 classes, and logits_indices has 3"),
+    ("f1-macro", 5, np.eye(100)[WANTED].astype(int), "labels", "the label has shape [100]"),
+    ("accuracy", 5, np.where(WANTED > 0, WANTED, -1), "labels", "class -1 is unknown to logits_indices")])
+def test_labels_that_the_best_few_do_not_answer_are_refused(metric: str, k: int, labels: Array, field: str,
+                                                            told: str) -> None:
+    with pytest.raises(UserError) as caught:
+        exam(metric, best(LOGITS, k), labels=tuple(labels))
+    assert caught.value.field == f"spec.accuracy.task.{field}"
+    assert told in caught.value.message
+    assert caught.value.remedy

@@ -11,6 +11,7 @@ from sklearn import metrics as sklearn  # type: ignore[import-untyped]
 
 from enginewright_builder.accuracy.task_metrics import (
     F1,
+    Among,
     Deviation,
     Ndcg,
     TaskMetric,
@@ -49,6 +50,13 @@ def test_top_k_is_scikit_learns(k: int) -> None:
     output, labels = RNG.standard_normal((300, 12)), RNG.integers(0, 12, 300)
     wanted = sklearn.top_k_accuracy_score(labels, output, k=k, labels=range(12))
     assert of(TopK(k=k), output, list(labels)) == pytest.approx(wanted)
+
+
+def test_a_label_among_the_best_few_by_hand() -> None:
+    """The third sample has no label; of the last one the label is third."""
+    best, labels = [[4, 2, 0], [1, 0, 3], [0, 1, 2], [5, 6, 7]], [2, 2, -100, 7]
+    assert of(Among(k=2), best, labels) == pytest.approx(1 / 3)
+    assert of(Among(k=3), best, labels) == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("average", ["macro", "micro"])

@@ -116,7 +116,8 @@ class TaskSpec(SpecModel):
     confidence. 0.01 is one point of a hundred; of mae and rmse it is 1 % of the source's error. That takes at least 3 /
     maxLoss different samples (queries with ndcg), and twice as many are advised."""
     output: OutputName = ""
-    """Output of the model that answers the task. Absent: its first one."""
+    """Output of the model that answers the task. Absent: its first one. With topK, by the name of its scores or of its
+    classes: the classes are judged."""
     queries: ColumnName = ""
     """Array or field that says of which query a sample is, where the model answers one number for each sample. With
     ndcg alone."""

@@ -12,6 +12,9 @@ from enginewright.core.spec.source import InterfaceSpec, PostprocessStepSpec
 from enginewright_builder.contract import INDICES
 
 TOP_K = "topK"
+# Metrics on labels that the best few classes answer.
+TOP5, TOP = "top5", 5
+OF_BEST = ("accuracy", TOP5, "f1-macro", "f1-micro")
 # The functions that each field is for.
 _OWN = {"mask": "meanPooling", "axis": "argMax", "k": TOP_K}
 
@@ -25,12 +28,22 @@ def postprocess_problems(interface: InterfaceSpec, task: TaskSpec | None) -> Ite
                                f"remove it, or write function {function}")
         if step.function == TOP_K:
             yield from _best_few(field, index, interface)
-    picked = {name for step in interface.postprocess if step.function == TOP_K
-              for name in (step.output, f"{step.output}{INDICES}")}
-    if task is not None and task.output in picked:
-        yield _problem("spec.accuracy.task.output", task.output,
-                       "has the best few classes, and a metric on labels takes all or the best alone",
-                       "name another output, or leave topK out of spec.interface.postprocess")
+            yield from _labels(step, task)
+
+
+def _labels(step: PostprocessStepSpec, task: TaskSpec | None) -> Iterator[Problem]:
+    """Of the best few classes that ``step`` picks."""
+    if task is None or task.output not in (step.output, f"{step.output}{INDICES}"):
+        return
+    if task.metric not in OF_BEST:
+        yield _problem("spec.accuracy.task.metric", task.metric,
+                       f"takes the scores of all classes, and {task.output} has the best few",
+                       f"write {', '.join(OF_BEST)}, name another output, or leave topK out of "
+                       "spec.interface.postprocess")
+    elif task.metric == TOP5 and step.k is not None and step.k < TOP:
+        yield _problem("spec.accuracy.task.metric", task.metric,
+                       f"looks among the best {TOP} classes, and topK of {step.output} picks {step.k}",
+                       f"write k: {TOP} in spec.interface.postprocess, or metric accuracy")
 
 
 def _best_few(field: str, index: int, interface: InterfaceSpec) -> Iterator[Problem]:
