@@ -626,7 +626,9 @@ class EngineSummary:
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
     ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
     ``service_curve`` is by rising batch. The percentiles are of ``requests`` requests; ``p999_ms`` is None where these
-    are fewer than it takes (:func:`requests_needed`). None, empty and 0: not measured.
+    are fewer than it takes (:func:`requests_needed`). Of the ``mean_ms`` that a request takes, ``pre_ms`` go by before
+    the model and ``post_ms`` after it; all three are None where neither was measured apart from the model. None, empty
+    and 0: not measured.
     """
 
     backend: str
@@ -659,6 +661,9 @@ class EngineSummary:
     groups: GroupsSummary | None = None
     p999_ms: float | None = None
     requests: int = 0
+    mean_ms: float | None = None
+    pre_ms: float | None = None
+    post_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -980,7 +985,8 @@ _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
-    "EngineSummary": ("task", "groups", "p999_ms", "requests"), "GenerateSummary": ("work", "checkpoint"),
+    "EngineSummary": ("task", "groups", "p999_ms", "requests", "mean_ms", "pre_ms", "post_ms"),
+    "GenerateSummary": ("work", "checkpoint"),
     "GenerateRequest": ("checkpoints",), "EngineRequest": ("profile",), "ResolvedSource": ("checkpoint_digests",),
 }
 

@@ -179,6 +179,7 @@ def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proo
              ) -> EngineSummary:
     told, best = handed.told, swept.best
     devices, count = device_class(told.request.device)
+    pre, post = best.layers.preprocess_ms, best.layers.postprocess_ms
     return EngineSummary(
         backend=artifact.rung.backend, precision=artifact.rung.precision, triton_backend=artifact.triton_backend,
         size_bytes=artifact.size_bytes, speedup=round(told.speedup, 3), p50_ms=best.p50_ms, p95_ms=best.p95_ms,
@@ -190,4 +191,5 @@ def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proo
         gpu_utilisation=best.use.utilisation if best.use else None, power_watts=best.use.watts if best.use else None,
         bound=performance.bound, fallback=told.fallback,
         service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve),
-        task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests)
+        task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests,
+        mean_ms=None if pre is None and post is None else best.mean_ms, pre_ms=pre, post_ms=post)

@@ -309,6 +309,12 @@ class EngineStatus(StatusModel):
     """99th percentile latency."""
     p999_milliseconds: float | None = Field(default=None, alias="p999Milliseconds")
     """99.9th percentile latency. Absent where the build measured fewer than 1000 requests."""
+    mean_milliseconds: float | None = None
+    """Mean latency, where some of it is known to be before or after the model."""
+    pre_milliseconds: float | None = None
+    """What of the mean latency goes by before the model, on making its inputs of what clients send."""
+    post_milliseconds: float | None = None
+    """What of the mean latency goes by after the model, on making answers of its outputs."""
     throughput: float | None = None
     """Inferences a second of one replica."""
     accuracy: float | None = None

@@ -89,6 +89,14 @@ def _on_labels(engine: EngineStatus) -> str:
     return ", ".join(filter(None, (on_labels, f"{held}{small}")))
 
 
+def _beside_the_model(engine: EngineStatus) -> str:
+    """What of a request's time is before and after the model. Empty where the report does not tell it apart."""
+    layers = ((engine.pre_milliseconds, "before the model (pre)"), (engine.post_milliseconds, "after the model (post)"))
+    told = " and ".join(f"{value:.3g} ms {where}" for value, where in layers if value is not None)
+    mean = f"of a mean of {engine.mean_milliseconds:.3g} ms " if engine.mean_milliseconds is not None else ""
+    return f"{mean}{told}" if told else ""
+
+
 def _what_it_gains(engine: EngineStatus) -> str:
     return "what the unquantised model serves by vLLM's own settings" if engine.tokens else (
         "the throughput of the source model")
@@ -115,6 +123,7 @@ def _facts(status: Status) -> tuple[str, ...]:
             f"{engine.speedup:.2f} times {_what_it_gains(engine)}" if engine.speedup else "",
             *_in_tokens(engine.tokens),
             f"p99 {engine.p99_milliseconds:.3g} ms" if engine.p99_milliseconds else "",
+            _beside_the_model(engine),
             f"accuracy at least {engine.accuracy_low:.4g}" if engine.accuracy_low is not None else "",
             _on_labels(engine),
         ]

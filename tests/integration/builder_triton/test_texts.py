@@ -78,9 +78,13 @@ def test_the_whole_build_of_texts(mixed: tuple[Path, Path]) -> None:
     assert (asked.name, asked.data_type, list(asked.dims)) == ("text", 13, [1]), "TYPE_STRING, one a row"
     assert config.backend == "python"
     assert "does not hold tensors of this type: text (string)" in read_about(folder / "reference").problem
-    layers = json.loads((folder / "build-report.json").read_text())["sweep"]["best"]["layers"]
+    report = json.loads((folder / "build-report.json").read_text())
+    best, engine = report["sweep"]["best"], report["engine"]
+    layers = best["layers"]
     assert layers["preprocess_ms"] > 0, "the tokenizer, as the replica counts it"
     assert layers["postprocess_ms"] is None
+    assert (engine["mean_ms"], engine["pre_ms"]) == (best["mean_ms"], layers["preprocess_ms"]), "as the operator reads"
+    assert "post_ms" not in engine
     asyncio.run(_served(folder, source, source.parent / "evaluation.jsonl"))
 
 

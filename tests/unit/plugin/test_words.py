@@ -12,7 +12,7 @@ from enginewright.core import build_steps, labels
 from enginewright.plugin import screen, wishes
 from enginewright.plugin.words import Explanation, age, explain
 from enginewright_builder.progress import STEPS
-from support.cluster import SPEC, Cluster, built, refused
+from support.cluster import SPEC, Cluster, built, refused, resolved
 from support.fleet_cluster import FleetCluster
 
 NEW = {"engine": {"precision": "fp32"}}
@@ -55,6 +55,26 @@ def test_the_metric_on_labels_stands_beside_the_sources() -> None:
     said = explain(raw, Cluster().now)
     assert ("accuracy on the labels 0.91 where the source has 0.9123, held in 3 groups by country (1 more are too "
             "small to judge).") in said.facts[0]
+
+
+@pytest.mark.parametrize(("figures", "words"), [
+    ({"mean_ms": 12.34, "pre_ms": 2.061, "post_ms": 0.3},
+     "p99 9 ms, of a mean of 12.3 ms 2.06 ms before the model (pre) and 0.3 ms after the model (post), accuracy"),
+    ({"mean_ms": 12.34, "pre_ms": 2.061}, "p99 9 ms, of a mean of 12.3 ms 2.06 ms before the model (pre), accuracy"),
+    ({"mean_ms": 12.34, "post_ms": 0.3}, "p99 9 ms, of a mean of 12.3 ms 0.3 ms after the model (post), accuracy"),
+    ({}, "p99 9 ms, accuracy")], ids=["both", "before", "after", "neither"])
+def test_what_is_done_before_and_after_the_model_is_told_where_the_build_knows_it(figures: dict[str, Any],
+                                                                                  words: str) -> None:
+    cluster = Cluster(spec=SPEC)
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(**figures))
+    cluster.operate()
+    assert words in told(cluster).facts[0]
+    names = {"mean_ms": "meanMilliseconds", "pre_ms": "preMilliseconds", "post_ms": "postMilliseconds"}
+    assert {name: cluster.status["engine"].get(field) for name, field in names.items()} == {
+        name: figures.get(name) for name in names}
 
 
 def test_one_that_was_changed_a_moment_ago_is_not_judged() -> None:
