@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from cluster import binaries, toolchain
-from cluster.paths import GO_MODULES
 
 GO_MOD = """module example
 
@@ -28,10 +27,12 @@ def module(directory: Path) -> Path:
     (directory / "main.go").write_text("package main")
     (directory / "go.mod").write_text("module x")
     (directory / "go.sum").write_text("sum")
+    (directory / "part").mkdir()
+    (directory / "part" / "main.go").write_text("package main")
     return directory
 
 
-@pytest.mark.parametrize("name", ["main.go", "go.mod", "go.sum"])
+@pytest.mark.parametrize("name", ["main.go", "go.mod", "go.sum", "part/main.go"])
 def test_a_changed_source_changes_the_key(tmp_path: Path, name: str) -> None:
     directory = module(tmp_path / "m")
     before = binaries.content_key(directory)
@@ -70,9 +71,9 @@ def test_the_version_that_programs_report_is_that_of_their_module() -> None:
     assert binaries.linker_flags(binaries.PAUSE, GO_MOD) == "-s -w"
 
 
-@pytest.mark.parametrize("program", binaries.PROGRAMS, ids=lambda program: program.module)
+@pytest.mark.parametrize("program", binaries.PROGRAMS, ids=lambda program: program.name)
 def test_each_program_has_its_module(program: binaries.Program) -> None:
-    assert binaries.linker_flags(program, (GO_MODULES / program.module / "go.mod").read_text())
+    assert binaries.linker_flags(program, (program.directory / "go.mod").read_text())
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def first(cell: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "folder", "go"), [
-    ("Kubernetes", "kubernetes", "k8s.io/kubernetes"), ("Helm", "helm", "helm.sh/helm/v3"),
+    ("Kubernetes", "kubernetes", "k8s.io/kubernetes"), ("Helm", "kubernetes", "helm.sh/helm/v3"),
     ("Gateway API", "gateway-api", "sigs.k8s.io/gateway-api"), ("KServe", "kserve", "github.com/kserve/kserve"),
     ("KEDA", "keda", "github.com/kedacore/keda/v2"),
 ])
