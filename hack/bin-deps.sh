@@ -3,6 +3,7 @@
 # Does nothing where they are there.
 # The packages' own services (etcd, containerd) are not started: the cluster runs its own, beside any others.
 set -euo pipefail
+. "$(dirname "$0")/lib/common.sh"
 
 # command that tells that it is there, package
 needed=(
@@ -59,6 +60,4 @@ elif ! grep -q 'exit 101' $policy; then
   echo "note: $policy decides whether the packages' services start" >&2
 fi
 
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+patiently "Debian's packages" apt_get_install "${missing[@]}"

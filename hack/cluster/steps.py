@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOG_LINES = 20
+# A step that has said nothing for so long says that it goes on: who watches knows that nothing hangs.
+QUIET_S = 4.0
 
 
 class ClusterError(Exception):
@@ -26,18 +29,54 @@ class ClusterError(Exception):
 
 def say(text: str) -> None:
     """Progress goes to standard error: standard output is for results (paths, kubeconfig)."""
+    _open.said = time.monotonic()
     print(text, file=sys.stderr, flush=True)
+
+
+class _Open:
+    """The steps that are under way, the innermost last, each with the time of its begin; and when the last line was
+    said."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, float]] = []
+        self.said = time.monotonic()
+        self.ended = threading.Event()
+
+    def begin(self, title: str) -> float:
+        began = time.monotonic()
+        if not self.steps:
+            self.said, self.ended = began, threading.Event()
+            threading.Thread(target=self._go_on, args=(self.ended,), daemon=True, name="steps").start()
+        self.steps.append((title, began))
+        return began
+
+    def end(self) -> None:
+        self.steps.pop()
+        if not self.steps:
+            self.ended.set()
+
+    def _go_on(self, ended: threading.Event) -> None:
+        while not ended.wait(max(0.05, self.said + QUIET_S - time.monotonic())):
+            now, steps = time.monotonic(), self.steps[-1:]
+            if steps and now - self.said >= QUIET_S:
+                title, began = steps[0]
+                say(f"    {title}: {now - began:.0f} s")
+
+
+_open = _Open()
 
 
 @contextmanager
 def step(title: str) -> Iterator[None]:
-    """Print `title` with the seconds it took, when it is done or has failed."""
-    began = time.monotonic()
+    """Print `title` with the seconds it took, when it is done or has failed, and now and then while it goes on."""
+    began = _open.begin(title)
     try:
         yield
     except BaseException:
         say(f"  ✗ {title} failed after {time.monotonic() - began:.1f} s")
         raise
+    finally:
+        _open.end()
     say(f"  ✓ {title} ({time.monotonic() - began:.1f} s)")
 
 

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from demo import inference, sentences, traffic, volumes, watch
 from demo.scaling import ReplicaWatch
-from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, run
-from demo.summary import Summary
+from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, beside, run
+from demo.summary import Summary, Timed
 from enginewright.plugin.history import filled, history
 from enginewright.plugin.screen import lines
 from enginewright.plugin.words import explain as explained
@@ -56,12 +56,7 @@ def demonstrate() -> None:
     summary = Summary()
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
-        with summary.timed("cluster"):
-            start_cluster()
-        kube = Kube.of_cluster()
-        with summary.timed("images"):
-            images = load_images()
-        install(kube, images)
+        kube, images = start(summary)
         prepare_volumes(kube, images["operator"])
         build_and_wait(kube, summary)
         first_inference(kube, summary)
@@ -76,8 +71,21 @@ def demonstrate() -> None:
                         + "; ".join(f"{load}: {message}" for load, message in summary.errors.items()))
 
 
-def start_cluster() -> None:
+def start(summary: Timed, names: Sequence[str] = ALL_IMAGES) -> tuple[Kube, dict[str, str]]:
+    """The cluster with the operator in it. Building images waits for packages most of the time, so that it goes on
+    beside the compiler of the cluster's programs."""
     registry_to_push_to()  # before anything is started
+    with beside(IMAGES, "build", *names):
+        with summary.timed("cluster"):
+            start_cluster()
+            kube = Kube.of_cluster()
+        with summary.timed("images"):
+            images = load_images(names)
+    install(kube, images)
+    return kube, images
+
+
+def start_cluster() -> None:
     say(CLUSTERS.get(os.environ.get("CLUSTER", ""), CLUSTERS["local"]))
     run(CLUSTER, "up", quiet=False, timeout=1800)
 

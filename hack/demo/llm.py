@@ -67,7 +67,7 @@ def main() -> int:
 def demonstrate() -> None:
     summary = Summary()
     try:
-        kube, images = cluster(summary)
+        kube, images = demo.start(summary, IMAGES)
         prepare(kube, images["operator"])
         build_and_wait(kube, summary)
         judge(kube, images["operator"], summary)
@@ -80,16 +80,6 @@ def demonstrate() -> None:
     if summary.failed_requests or not summary.sabotaged_refused:
         raise StepError(f"{summary.failed_requests} requests failed ({summary.errors}); the broken checkpoint was "
                         f"{'' if summary.sabotaged_refused else 'not '}refused")
-
-
-def cluster(summary: Summary) -> tuple[Kube, dict[str, str]]:
-    with summary.timed("cluster"):
-        demo.start_cluster()
-    kube = Kube.of_cluster()
-    with summary.timed("images"):
-        images = demo.load_images(IMAGES)
-    demo.install(kube, images)
-    return kube, images
 
 
 def prepare(kube: Kube, image: str) -> None:

@@ -60,7 +60,7 @@ say "installing the locked packages into ${VENV#"$REPO_ROOT"/} (several gigabyte
 if ! "$VENV/bin/python" -c '' 2>/dev/null; then
   "$TOOLS/bin/uv" venv --quiet --clear --python "$python" "$VENV"
 fi
-"$TOOLS/bin/uv" pip sync --quiet --python "$VENV/bin/python" --require-hashes "$LOCK"
+patiently "locked packages" "$TOOLS/bin/uv" pip sync --quiet --python "$VENV/bin/python" --require-hashes "$LOCK"
 # The build backend is in the lock, so nothing unpinned is fetched to build with.
 "$TOOLS/bin/uv" pip install --quiet --python "$VENV/bin/python" --no-deps --no-build-isolation --editable .
 echo "$wanted" >"$done_file"

@@ -21,6 +21,19 @@ die() {
   exit 1
 }
 
+# patiently TITLE COMMAND…: runs a command that says nothing for long, and says now and then that it goes on. What waits
+# for the next word holds neither a lock nor a pipe of this script's, which may end before.
+patiently() {
+  local title="$1" ticker status=0
+  shift
+  (while sleep 4 >/dev/null 2>&1 9>&- && kill -0 $$ 2>/dev/null; do say "$title: $SECONDS s"; done) &
+  ticker=$!
+  "$@" || status=$?
+  kill "$ticker" 2>/dev/null
+  wait "$ticker" 2>/dev/null || true
+  return "$status"
+}
+
 # apt_install PACKAGE…: installs what is missing with Debian's package manager, or says what to install by hand.
 apt_install() {
   local missing=() package
@@ -31,8 +44,11 @@ apt_install() {
   command -v apt-get >/dev/null || die "needed and absent: ${missing[*]} (this machine has no apt-get; install them by hand)"
   [[ $EUID -eq 0 ]] || die "needed and absent: ${missing[*]}; run: sudo apt-get install ${missing[*]}"
   say "installing ${missing[*]}"
-  apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  patiently "Debian's packages" apt_get_install "${missing[@]}"
+}
+
+apt_get_install() {
+  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 # stamp FILE…: one hash over the contents, so that a step is done again exactly when its inputs changed.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,38 @@ from demo import shell, watch
 from rollouts import cluster, drill
 
 MODEL: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+
+
+def test_a_quiet_program_gets_its_input_once_and_its_output_is_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """While it runs the demo says that it goes on; this one waits for just that."""
+    said = tmp_path / "said"
+    monkeypatch.setattr(shell, "QUIET_SECONDS", 0.01)
+    monkeypatch.setattr(shell, "print", lambda text, **_: said.write_text(text), raising=False)
+    script = f"cat; until [ -s {said} ]; do sleep 0.05; done; echo end"
+    assert shell.run("sh", "-c", script, stdin=b"given\n") == "given\nend\n"
+    assert said.read_text().startswith("  … ")
+
+
+def test_a_program_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(shell.StepError, match="'sleep 600' did not finish within 0 s"):
+        shell.run("sleep", "600", timeout=0.1)
+
+
+def test_what_a_program_that_fails_said_last_is_told() -> None:
+    with pytest.raises(shell.StepError, match="ended with 3\nwhy"):
+        shell.run("sh", "-c", "echo why >&2; exit 3")
+
+
+def test_what_runs_beside_a_block_ends_with_it(tmp_path: Path) -> None:
+    """With what it has started itself. A pipe that both hold open is closed by the end of the last."""
+    os.mkfifo(tmp_path / "pipe")
+    with shell.beside("sh", "-c", f"exec > {tmp_path / 'pipe'}; echo begun; sleep 600 & wait"):
+        pipe = (tmp_path / "pipe").open()
+        assert pipe.readline() == "begun\n"
+    with pipe:
+        assert pipe.read() == ""
 
 
 def test_a_namespace_enforces_the_strictest_standard(monkeypatch: pytest.MonkeyPatch) -> None:
