@@ -183,7 +183,7 @@ class Walk:
         assert approved in (None, before, *self._named())
         self._no_way_back_waits(plan)
         self._says_the_same_again(plan)
-        cluster.operate(**how)
+        cluster.operate(plan=plan, **how)
 
     def _named(self) -> set[str]:
         return {self.cluster.annotations.get(key, "").strip() for key in (labels.PROMOTE, labels.ROLLBACK_TO)}

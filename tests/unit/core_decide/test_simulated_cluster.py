@@ -118,7 +118,7 @@ class SimulatedCluster(RuleBasedStateMachine):
         ready = next(entry for entry in plan.status["conditions"] if entry["type"] == "Ready")
         if ready["status"] == "True":
             self._strictly_ready()
-        cluster.operate(**how)
+        cluster.operate(plan=plan, **how)
         rollout = cluster.spec["rollout"]
         gap_is_meant = rollout["strategy"] == "Recreate" or cluster.spec.get("replicas") == 0
         # What nobody asks for goes, but somebody holds what comes then.

@@ -32,7 +32,7 @@ def test_every_candidate_is_measured_at_every_batch(tmp_path: Path) -> None:
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 64)),),
                               outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))
         # Many small layers: eager PyTorch pays for each call, so no candidate loses to it by noise.
-        layers = [layer for _ in range(100) for layer in (torch.nn.Linear(64, 64), torch.nn.Tanh())]
+        layers = [layer for _ in range(20) for layer in (torch.nn.Linear(64, 64), torch.nn.Tanh())]
         module = torch.nn.Sequential(*layers, torch.nn.Linear(64, 8))
         return TorchModel(module.eval(), interface, name="small", device=device)
 
