@@ -16,6 +16,7 @@ from demo import inference, sentences, traffic, volumes, watch
 from demo.scaling import ReplicaWatch
 from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, beside, run
 from demo.summary import Summary, Timed
+from demo.talk import going_on
 from enginewright.plugin.history import filled, history
 from enginewright.plugin.screen import lines
 from enginewright.plugin.words import explain as explained
@@ -45,7 +46,8 @@ def main() -> int:
         if arguments.clean:
             clean()
         else:
-            demonstrate()
+            with going_on():
+                demonstrate()
     except StepError as failure:
         console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
         return 1

@@ -17,6 +17,7 @@ from demo import language_model, traffic, volumes, watch
 from demo.scaling import ReplicaWatch
 from demo.shell import CLUSTER, ROOT, Kube, StepError, run
 from demo.summary import Timed
+from demo.talk import going_on
 
 NAMESPACE, MODEL, SOURCE, BROKEN = demo.LANGUAGE_MODELS, "assistant", "smollm2", "broken"
 OUTPUT = ROOT / "build" / "demo-llm"
@@ -57,7 +58,8 @@ class Summary(Timed):
 def main() -> int:
     argparse.ArgumentParser(prog="demo-llm", description=__doc__).parse_args()
     try:
-        demonstrate()
+        with going_on():
+            demonstrate()
     except StepError as failure:
         console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
         return 1

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from demo.shell import QUIET_SECONDS, Kube, StepError
+from demo.shell import Kube, StepError
 
 
 @dataclass
 class ReplicaWatch:
-    """Follows one model's ready replicas: prints changes with the operator's reason, and now and then what stays."""
+    """Follows one model's ready replicas and prints each change with the operator's reason."""
 
     kube: Kube
     namespace: str
@@ -20,7 +20,6 @@ class ReplicaWatch:
     console: Console
     peak: int = 0
     last: tuple[int, int] = (-1, -1)
-    said: float = 0.0
 
     def until(self, wanted: str, reached: int, timeout: float) -> None:
         """Waits for at least (``wanted`` is ``up``) or exactly (``down``) ``reached`` ready replicas.
@@ -29,8 +28,6 @@ class ReplicaWatch:
         """
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
-            if time.monotonic() - self.said >= QUIET_SECONDS:
-                self.last = (-1, -1)  # so that it is said again
             ready, desired = self.look()
             done = ready >= reached if wanted == "up" else ready == desired == reached
             if done:
@@ -53,5 +50,5 @@ class ReplicaWatch:
             reason = decisions[0]["reason"] if decisions else ""
             self.console.print(f"  {ready} ready of {desired} wanted, queue {scaling.get('queueDepth', 0)}"
                                + (f"; last decision: {reason}" if reason else ""), highlight=False)
-            self.last, self.said = (ready, desired), time.monotonic()
+            self.last = (ready, desired)
         return ready, desired

@@ -7,18 +7,17 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo.talk import others_talk
+
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "hack" / "cluster" / "cluster"
 IMAGES = ROOT / "hack" / "images" / "images"
 MODELS = "optimisedmodels.enginewright.io"
-# After so long without a word a step says that it goes on.
-QUIET_SECONDS = 4.0
 
 
 class StepError(Exception):
@@ -31,34 +30,16 @@ def run(*command: str | Path, stdin: bytes | None = None, timeout: float = 600, 
     With ``quiet`` false its messages (stderr) go straight to the terminal: a long step shows what it is doing.
     """
     text = [str(part) for part in command]
-    with subprocess.Popen(text, stdin=None if stdin is None else subprocess.PIPE, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE if quiet else None) as process:
-        try:
-            output, errors = _awaited(process, stdin, timeout, quiet)
-        except BaseException as error:
-            process.kill()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise StepError(f"'{' '.join(text)}' did not finish within {timeout:.0f} s") from error
-            raise
-    if process.returncode != 0:
-        tail = "\n".join((errors or output or b"").decode(errors="replace").splitlines()[-20:])
-        raise StepError(f"'{' '.join(text)}' ended with {process.returncode}\n{tail}")
-    return output.decode()
-
-
-def _awaited(process: subprocess.Popen[bytes], stdin: bytes | None, timeout: float, quiet: bool) -> tuple[bytes, bytes]:
-    """What it printed and its messages. While it is ``quiet`` a line now and then says that it goes on. Raises
-    ``subprocess.TimeoutExpired``."""
-    began = time.monotonic()
-    while True:
-        left = began + timeout - time.monotonic()
-        try:
-            return process.communicate(stdin, timeout=min(QUIET_SECONDS, left) if quiet else left)
-        except subprocess.TimeoutExpired:
-            if left <= QUIET_SECONDS or not quiet:
-                raise
-        stdin = None  # it has been given
-        print(f"  … {time.monotonic() - began:.0f} s", flush=True)
+    try:
+        with contextlib.nullcontext() if quiet else others_talk():
+            done = subprocess.run(text, input=stdin, timeout=timeout, check=False, env=os.environ,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE if quiet else None)
+    except subprocess.TimeoutExpired as expired:
+        raise StepError(f"'{' '.join(text)}' did not finish within {timeout:.0f} s") from expired
+    if done.returncode != 0:
+        tail = "\n".join((done.stderr or done.stdout or b"").decode(errors="replace").splitlines()[-20:])
+        raise StepError(f"'{' '.join(text)}' ended with {done.returncode}\n{tail}")
+    return (done.stdout or b"").decode()
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from demo.shell import QUIET_SECONDS, Kube, StepError
+from demo.shell import Kube, StepError
 
 POLL_SECONDS = 0.5
 
@@ -25,7 +25,7 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
     Raises :class:`StepError` with the conditions' messages after ``timeout`` seconds, or at once when a condition says
     that nothing will change by itself.
     """
-    deadline, said = time.monotonic() + timeout, time.monotonic()
+    deadline = time.monotonic() + timeout
     columns = (TextColumn("  {task.description:<28}"), BarColumn(36), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, transient=False) as bars:
         bar = bars.add_task("waiting for the operator", total=1.0)
@@ -37,9 +37,6 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
                 bars.update(bar, completed=1.0, description=f"{kind}: {found['reason']}")
                 return model  # type: ignore[no-any-return]
             _fail_early(model)
-            if not bars.console.is_terminal and time.monotonic() - said >= QUIET_SECONDS:
-                said = time.monotonic()  # a bar moves on terminals alone
-                print(f"  {bars.tasks[bar].description}, {bars.tasks[bar].percentage:.0f} %", flush=True)
             time.sleep(POLL_SECONDS)
     raise StepError(f"{kind} did not become True within {timeout:.0f} s\n{explain(model)}")
 

@@ -15,18 +15,6 @@ from rollouts import cluster, drill
 MODEL: dict[str, Any] = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
-def test_a_quiet_program_gets_its_input_once_and_its_output_is_whole(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """While it runs the demo says that it goes on; this one waits for just that."""
-    said = tmp_path / "said"
-    monkeypatch.setattr(shell, "QUIET_SECONDS", 0.01)
-    monkeypatch.setattr(shell, "print", lambda text, **_: said.write_text(text), raising=False)
-    script = f"cat; until [ -s {said} ]; do sleep 0.05; done; echo end"
-    assert shell.run("sh", "-c", script, stdin=b"given\n") == "given\nend\n"
-    assert said.read_text().startswith("  … ")
-
-
 def test_a_program_that_takes_too_long_is_ended() -> None:
     with pytest.raises(shell.StepError, match="'sleep 600' did not finish within 0 s"):
         shell.run("sleep", "600", timeout=0.1)
