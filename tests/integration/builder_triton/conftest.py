@@ -15,7 +15,9 @@ from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
 from enginewright_builder.engines.base import Artifact, Rung
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
+from support.measuring import short_measurements
 
+__all__ = ["short_measurements"]
 WEIGHTS = np.random.default_rng(7).standard_normal((8, 4)).astype(np.float32)
 
 
