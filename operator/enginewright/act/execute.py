@@ -8,6 +8,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from enginewright.act.reapply import PLAIN, reapply
 from enginewright.act.traced import traced
 from enginewright.clients.errors import (
     AlreadyExistsError,
@@ -21,6 +22,7 @@ from enginewright.clients.resources import CONFIG_MAP, LEASE, resource_of, resou
 from enginewright.core import labels
 from enginewright.core.conditions import micro_time, timestamp
 from enginewright.core.plan import (
+    ABSENT,
     Action,
     Apply,
     ClaimBuild,
@@ -83,8 +85,13 @@ class Actor:
 
     async def _apply(self, namespace: str, action: Apply) -> None:
         try:
-            await self._kube.apply(action.manifest, namespace=namespace, force=action.force, uid=action.uid,
-                                   version=action.version)
+            if action.manifest["kind"] not in PLAIN:
+                await self._kube.apply(action.manifest, namespace=namespace, force=action.force, uid=action.uid,
+                                       version=action.version)
+            elif action.version == ABSENT:
+                await self._kube.create(action.manifest, namespace=namespace, strict=True)
+            else:
+                await reapply(self._kube, namespace, action)
         except ConflictError as error:
             if action.force or await self._made_since(namespace, action):
                 raise

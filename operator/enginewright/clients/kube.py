@@ -102,6 +102,7 @@ class KnownPages(Protocol):
 
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 JSON: Final = "application/json"
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
@@ -263,10 +264,11 @@ class KubeClient:
         query = {"fieldManager": names.FIELD_MANAGER_STATUS, "force": "true"}
         return await self._write("apply", OPTIMISED_MODEL, path, query=query, body=body, content_type=APPLY)
 
-    async def create(self, manifest: Mapping[str, Any], *, namespace: str) -> Object:
-        """Raises :class:`AlreadyExistsError`."""
+    async def create(self, manifest: Mapping[str, Any], *, namespace: str, strict: bool = False) -> Object:
+        """Raises :class:`AlreadyExistsError`. ``strict``: as with :meth:`apply`, the apiserver refuses fields that it
+        does not know, where it drops them otherwise."""
         resource = resource_of_manifest(manifest)
-        query = {"fieldManager": names.FIELD_MANAGER}
+        query = {"fieldManager": names.FIELD_MANAGER, **({"fieldValidation": "Strict"} if strict else {})}
         return await self._write("create", resource, resource.path(namespace), query=query, body=manifest)
 
     async def patch(self, resource: Resource, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
@@ -275,6 +277,15 @@ class KubeClient:
         return await self._write(
             "patch", resource, path, query={"fieldManager": names.FIELD_MANAGER}, body=body, content_type=MERGE
         )
+
+    async def own(self, resource: Resource, metadata: Mapping[str, Any], managers: Sequence[Object]) -> Object:
+        """Makes ``managers`` the managers of the fields of the object that has this ``metadata``. Raises
+        :class:`ConflictError` when it has changed since."""
+        body = [{"op": "replace", "path": "/metadata/managedFields", "value": managers},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]}]
+        path = resource.path(metadata["namespace"], metadata["name"])
+        return await self._write("patch", resource, path, query={"fieldManager": names.FIELD_MANAGER}, body=body,
+                                 content_type=JSON_PATCH)
 
     async def delete(self, resource: Resource, namespace: str, name: str, *, uid: str = "", version: str = "",
                      generation: int = 0) -> None:
@@ -373,8 +384,8 @@ class KubeClient:
             query["continue"] = token
 
     async def _write(
-        self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str], body: Mapping[str, Any],
-        content_type: str = JSON,
+        self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str],
+        body: Mapping[str, Any] | Sequence[Object], content_type: str = JSON,
     ) -> Object:
         """The object as it is after the write."""
         written = await self._json(verb, resource, path, query=query, body=body, content_type=content_type)
@@ -385,7 +396,8 @@ class KubeClient:
 
     async def _json(
         self, verb: str, resource: Resource, path: str, *, query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON, most: int = ANSWER_BYTES,
+        body: Mapping[str, Any] | Sequence[Object] | None = None, content_type: str = JSON, accept: str = JSON,
+        most: int = ANSWER_BYTES,
     ) -> Object:
         method = {"get": "GET", "list": "GET", "create": "POST", "delete": "DELETE"}.get(verb, "PATCH")
         call, payload = await self._call(
@@ -395,7 +407,8 @@ class KubeClient:
 
     async def _call(
         self, verb: str, resource: Resource, method: str, path: str, *, query: Mapping[str, str] | None = None,
-        body: Mapping[str, Any] | None = None, content_type: str = JSON, accept: str = JSON, most: int = ANSWER_BYTES,
+        body: Mapping[str, Any] | Sequence[Object] | None = None, content_type: str = JSON, accept: str = JSON,
+        most: int = ANSWER_BYTES,
     ) -> tuple[str, bytes]:
         """The call's name for messages, and the answer's bytes."""
         call = f"{verb} {path}"
