@@ -117,6 +117,7 @@ class Operator:
             config=options.config,
             looked=lambda where: metrics.looks.labels(where).inc(),
             urgent=lambda: self.queue.waiting(Lane.SCALING) > 0,
+            crowded=lambda: self.queue.waiting(Lane.ASKED) > 0,
         )
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))

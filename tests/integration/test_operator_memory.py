@@ -13,6 +13,7 @@ from enginewright.core import labels
 from enginewright.observe.fields import Raw
 from enginewright.observe.keys import Key
 from enginewright.observe.reads import Confirming, Trail
+from enginewright.reconcile.queue import Lane
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
@@ -110,7 +111,25 @@ async def test_a_new_model_with_its_engine_in_the_store_costs_no_list_and_no_job
     await models.wait("Ready", "True", name="other")
     made = calls(operator) - before
     assert not [call for call in made if call.startswith("list") or call == "create jobs"]
-    assert made["apply deployments"] == 1
+    assert made["create deployments"] == 1
+    assert made["get configmaps"] == 1, "the record of the engine; that the first revision is proven needs no other"
+    assert not [call for call in made if call.startswith("get") and call.split()[1] in
+                ("pods", "deployments", "services", "endpointslices")]
+
+
+async def test_where_many_are_new_status_of_each_is_written_once(
+    operator: Operator, models: Models, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await with_engine_in_store(operator, models)
+    monkeypatch.setattr("enginewright.reconcile.passes.LATEST", 1e6)
+    monkeypatch.setattr(operator.queue, "waiting", lambda lane: int(lane == Lane.ASKED))
+    before = calls(operator)
+    await models.create(model("other", source=source))
+    await models.wait("Ready", "True", name="other")
+    await one_more_pass(operator, models)
+    made = calls(operator) - before
+    assert made["apply optimisedmodels"] == 1
+    assert made["create deployments"] == made["create services"] == 1
 
 
 async def test_a_deployment_that_memory_never_hears_of_is_not_made_again(
@@ -128,7 +147,7 @@ async def test_a_deployment_that_memory_never_hears_of_is_not_made_again(
     await models.create(model("other", source=source))
     await models.wait("Ready", "True", name="other")
     made = calls(operator) - before
-    assert made["apply deployments"] == 1
+    assert made["create deployments"] == 1
     assert made["list deployments"], "the Service names a revision that memory does not know"
 
 

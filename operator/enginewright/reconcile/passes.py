@@ -8,6 +8,9 @@ It is not trusted for long while a model is on its way, and not at all after a p
 
 A pass that finds a number of replicas and nothing else to change writes that first, as requests wait for it. Where the
 queues of other objects rise as well, it leaves it to the next pass over its object to say so.
+
+Likewise where many objects are new at one moment: the Deployments of all are made before status says so of any, and
+one write of status says what several would have said.
 """
 
 from __future__ import annotations
@@ -34,12 +37,13 @@ from enginewright.clients.errors import (
     RefusedError,
     family_of,
 )
+from enginewright.core.conditions import find
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide import decide
 from enginewright.core.labels import fingerprint_label
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import KEPT, Action, Event, Plan, Scale, keep
-from enginewright.core.reasons import Reason
+from enginewright.core.reasons import Condition, Reason
 from enginewright.observe.keys import Key
 from enginewright.observe.reads import Trail
 from enginewright.observe.signals import Signals
@@ -57,13 +61,16 @@ TRUST: Final = 20.0
 DOUBTED: Final = 0.5
 # Looks at memory that the apiserver did not confirm, after which it is looked at itself.
 TRIES: Final = 3
+# Seconds for which status of a new object may wait, while other new objects wait for their first look.
+LATEST: Final = 5.0
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 
 @dataclass(frozen=True)
 class Parts:
     """What a pass works with. ``looked`` is called with where each look was at: ``memory``, ``fresh`` at the apiserver,
-    ``confirmed`` by it. ``urgent`` says whether the queues of other objects ask for replicas."""
+    ``confirmed`` by it. ``urgent`` says whether the queues of other objects ask for replicas, ``crowded`` whether other
+    objects are new."""
 
     world: World
     actor: Actor
@@ -75,6 +82,7 @@ class Parts:
     decide: Decide = decide
     looked: Callable[[str], None] = lambda _: None
     urgent: Callable[[], bool] = lambda: False
+    crowded: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,17 @@ class Owed:
     acted: Acted
 
 
+@dataclass(frozen=True)
+class Untold:
+    """What a pass has made sure of and acted on, and left to a later one to write: the ``status`` of the object of this
+    ``uid`` and ``generation``, at ``since`` on the monotonic clock."""
+
+    uid: str
+    generation: int
+    status: Mapping[str, Any]
+    since: float
+
+
 class Reconciler:
     """Never run twice at once for one key: the queue sees to that."""
 
@@ -131,6 +150,7 @@ class Reconciler:
         self._on_their_way: set[Key] = set()
         self._fresh_at: dict[Key, float] = {}
         self._owed: dict[Key, Owed] = {}
+        self._untold: dict[Key, Untold] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Returns seconds after which to look again, None to wait for events. Raises
@@ -210,10 +230,33 @@ class Reconciler:
         if look.scales and acted.failure is None and self._parts.urgent():
             self._owed[key] = Owed(look, acted)
             return 0.0
+        if look.told_later and acted.failure is None:
+            since = self._untold[key].since if key in self._untold else time.monotonic()
+            self._untold[key] = Untold(view.uid, view.generation, plan.status, since)
+        if (left := self._may_wait(key, look)) and acted.failure is None:
+            return min(left, plan.requeue_after or left)
+        self._untold.pop(key, None)
         await self._report(view, observed, plan, acted, log)
         if acted.failure is not None:
             raise acted.failure
         return plan.requeue_after
+
+    def _may_wait(self, key: Key, look: Look) -> float:
+        """Seconds for which status may still wait."""
+        untold = self._untold.get(key)
+        if untold is None or not self._parts.crowded() or (look.plan.actions and not look.told_later):
+            return 0.0
+        serves = find(look.plan.status.get("conditions"), Condition.READY).get("status") == "True"
+        return 0.0 if serves else max(0.0, untold.since + LATEST - time.monotonic())
+
+    def _made_sure_of(self, key: Key, view: ObjectView) -> Mapping[str, Any] | None:
+        """The status that an earlier pass has left untold, where it is of this very object and spec."""
+        untold = self._untold.get(key)
+        same = untold is not None and (untold.uid, untold.generation) == (view.uid, view.generation)
+        if untold is not None and same and not view.status.get("conditions"):
+            return untold.status
+        self._untold.pop(key, None)
+        return None
 
     async def _say_owed(self, key: Key, log: FilteringBoundLogger) -> None:
         """What the pass before left unsaid. Where the object has changed since, its log alone says it."""
@@ -237,7 +280,8 @@ class Reconciler:
         for _ in range(TRIES):
             if look.trail is None or not look.may_be_confirmed:
                 break
-            if await world.confirm(look.view, look.trail, itself=not look.told_first):
+            look = replace(look, told_later=look.begins and self._parts.crowded())
+            if await world.confirm(look.view, look.asks_for, itself=not look.told_first):
                 self._parts.looked("confirmed")
                 return look
             again = await world.find(key.namespace, key.name, fresh=False)
@@ -262,7 +306,7 @@ class Reconciler:
         if fresh:
             self._fresh_at[key] = time.monotonic()
         parts.looked("fresh" if fresh else "memory")
-        return Look(view=view, observed=observed, plan=plan, trail=trail)
+        return Look(view=view, observed=observed, plan=plan, trail=trail, untold=self._made_sure_of(key, view))
 
     async def _stays(self, view: ObjectView) -> bool:
         """Asked after the children were read, as Kubernetes' own controllers do before they adopt: a deletion with
@@ -288,7 +332,7 @@ class Reconciler:
 
     async def _write(self, acted: Acted, look: Look, log: FilteringBoundLogger) -> None:
         plan = look.plan
-        if look.scales:
+        if look.scales or look.told_later:
             acted.serving = await self._carry_out(acted.view, plan.serving, log)
             return
         acted.building = await self._carry_out(acted.view, plan.first, log)
@@ -391,6 +435,7 @@ class Reconciler:
         self._on_their_way.discard(key)
         self._fresh_at.pop(key, None)
         self._owed.pop(key, None)
+        self._untold.pop(key, None)
         await self._parts.signals.forget(key)
         self._parts.world.forget(key)
         self._parts.exposed.forget(key)

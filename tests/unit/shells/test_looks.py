@@ -12,17 +12,19 @@ from typing import Any, Final, cast
 
 import pytest
 
+from enginewright.act.report import plain
 from enginewright.clients.errors import ClientError, ConflictError, NotFoundError, TransientError
+from enginewright.clients.resources import POD
 from enginewright.core.comparison import Question
 from enginewright.core.config import OperatorConfig
-from enginewright.core.observed import Elsewhere, JobView, ObjectView, Observed, ServiceView
-from enginewright.core.plan import Action, Apply, Create, Delete, Plan, Scale
+from enginewright.core.observed import Elsewhere, JobView, ObjectView, Observed, ServiceView, Version
+from enginewright.core.plan import ABSENT, Action, Apply, Create, Delete, Plan, Scale
 from enginewright.observe.keys import Key
 from enginewright.observe.reads import Trail
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.looks import Look
-from enginewright.reconcile.passes import TRIES, Parts, Reconciler
+from enginewright.reconcile.passes import LATEST, TRIES, Parts, Reconciler
 from support.cluster import SPEC, Cluster
 
 KEY = Key("prod", "minilm")
@@ -46,6 +48,7 @@ class Bench:
     unknown: str = ""
     kept: bool = True
     refused: ClientError | None = None
+    crowded: list[bool] = field(default_factory=list)
     confirms: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
@@ -94,7 +97,8 @@ class Bench:
             signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                     recommend=lambda *_: None),
             known=Known(), exposed=Exposed(), config=OperatorConfig(),
-            looked=lambda _: None, decide=lambda *_: self.plans[self.looks_fresh], urgent=lambda: False)
+            looked=lambda _: None, decide=lambda *_: self.plans[self.looks_fresh], urgent=lambda: False,
+            crowded=lambda: bool(self.crowded) and self.crowded[0])
         self.reconciler = Reconciler(cast(Parts, parts))
 
     def passes(self) -> list[str]:
@@ -225,6 +229,7 @@ def test_what_the_apiserver_confirms_is_acted_on_without_a_look_at_all_children(
 
 
 TOLD: Final = {"fingerprint": "f"}
+QUESTION: Final = Question(key="k", stable="a", candidate="b", model="m")
 
 
 def test_the_object_is_not_asked_for_where_the_write_of_status_would_find_that_it_has_changed() -> None:
@@ -266,6 +271,70 @@ def test_the_object_is_asked_for_where_something_is_written_before_status(before
 def test_so_is_what_lasts_in_status() -> None:
     here = bench(plan(revisions=[{"revision": "x"}]), jobs=False, confirms=[True])
     assert here.passes() == ["remembered object", "remembered children", "versions"]
+
+
+def until_first_kept(cluster: Cluster) -> Look:
+    """The look of the pass that promotes an object's first revision, at memory with everything on its trail."""
+    for _ in range(100):
+        plan, observed = cluster.plan(), cluster.observe()
+        if plan.keeping:
+            trail = Trail()
+            trail.seen = {(POD, "prod", "one"): Version("u", "1")}
+            return Look(view=cluster.view(), observed=observed, trail=trail,
+                        plan=replace(plan, status=plain(plan.status)))
+        cluster.operate()
+        cluster.settle_jobs()
+        cluster.controllers()
+        cluster.wait(1)
+    pytest.fail("no revision was ever kept")
+
+
+@pytest.mark.parametrize("spec", [SPEC, {**SPEC, "replicas": 2}], ids=["one replica", "two"])
+def test_that_the_first_revision_is_proven_needs_no_confirmation_but_of_the_object(spec: dict[str, Any]) -> None:
+    """What one state of the Deployment says was true once, and stays so. The record belongs to the object."""
+    look = until_first_kept(Cluster(spec=spec))
+    assert look.may_be_confirmed
+    assert len(look.asks_for) == 0
+    assert not look.told_first, "the object is asked for before the record is written"
+
+
+def with_status(look: Look, **blocks: Any) -> Look:
+    return replace(look, plan=replace(look.plan, status={**look.plan.status, **blocks}))
+
+
+def one_before(look: Look, **rollout: Any) -> Look:
+    return replace(look, view=replace(look.view, status={**look.view.status, "rollout": rollout}))
+
+
+def another_deployment(look: Look, **changes: Any) -> Look:
+    (there,) = look.observed.deployments
+    return replace(look, observed=replace(look.observed, deployments=(there, replace(there, **changes))))
+
+
+@pytest.mark.parametrize("spoilt", [
+    lambda look: with_status(look, engine={"fingerprint": "f"}),
+    lambda look: with_status(look, build={"failures": 1}),
+    lambda look: with_status(look, rollout={**look.plan.status["rollout"], "stable": "another"}),
+    lambda look: with_status(look, rollout={**look.plan.status["rollout"], "step": "Draining"}),
+    lambda look: one_before(look, stable="another", candidate=REVISION),
+    lambda look: one_before(look, rolledBack={"revision": "x", "reason": "r", "message": "m", "time": "t"}),
+    lambda look: another_deployment(look, name="d", revision="another"),
+    lambda look: replace(look, observed=replace(look.observed, pods=())),
+    lambda look: replace(look, observed=replace(look.observed, deployments=())),
+    lambda look: replace(look, observed=replace(look.observed, service=ServiceView(name="m", revision="another"))),
+    lambda look: replace(look, plan=replace(look.plan, serving=(APPLIES,))),
+    lambda look: replace(look, plan=replace(look.plan, building=(CREATES,))),
+    lambda look: replace(look, plan=replace(look.plan, keeping=(*look.plan.keeping, DELETES))),
+    lambda look: replace(look, plan=replace(look.plan, question=QUESTION)),
+], ids=["engine", "build", "another is proven", "another drains", "one was proven", "one was given up",
+        "two deployments", "its pod is unknown", "its deployment is unknown", "the service names another", "serves",
+        "builds", "forgets", "analyses"])
+def test_all_else_that_lasts_is_confirmed_or_looked_at_afresh(spoilt: Callable[[Look], Look]) -> None:
+    look = until_first_kept(Cluster(spec=SPEC))
+    assert look.proves_the_first
+    spoilt_look = spoilt(look)
+    assert not spoilt_look.proves_the_first
+    assert spoilt_look.asks_for is spoilt_look.trail
 
 
 def test_what_has_changed_meanwhile_is_decided_again() -> None:
@@ -340,3 +409,95 @@ def test_an_object_that_went_between_the_two_looks_is_forgotten() -> None:
     here.there = None
     assert here.passes() == ["remembered object", "remembered children", "object"]
     assert (here.done, here.written, here.forgotten) == ([], [], [KEY])
+
+
+MAKES: Final = replace(APPLIES, version=ABSENT)
+
+
+def newcomer(*actions: Action, crowded: bool = True, **fields: Any) -> Bench:
+    """A new object, for which ``actions`` are to be done."""
+    here = bench(plan(*actions, conditions=list(AWAITED), **TOLD), jobs=False, crowded=[crowded], **fields)
+    here.remembered = here.there = replace(view("1"), status={"observedGeneration": -1})
+    return here
+
+
+def later(here: Bench, *actions: Action, ready: bool = False, crowded: bool = True, **status: Any) -> Bench:
+    """``here`` at its next pass."""
+    asked = plan(*actions, conditions=list(READY if ready else AWAITED), **{**TOLD, **status})
+    here.plans = {False: asked, True: asked}
+    here.crowded = [crowded]
+    return here
+
+
+def test_where_many_are_new_what_a_new_object_serves_with_is_made_before_status_says_so() -> None:
+    here = newcomer(MAKES, confirms=[True])
+    assert here.passes() == ["remembered object", "remembered children", "versions, its own"]
+    assert (here.done, here.written) == ([MAKES], [])
+    assert later(here).passes() == ["remembered object", "remembered children"]
+    assert here.written == [], "there is no more to say, and others are new"
+    assert later(here, ready=True).passes() == ["remembered object", "remembered children"]
+    assert here.written == ["1"], "one write for all"
+
+
+@pytest.mark.parametrize("patience", [60.0, 0.0], ids=["the others are done", "it has waited"])
+def test_status_of_a_new_object_waits_for_a_few_seconds_at_most(
+    patience: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = newcomer(MAKES, confirms=[True])
+    here.passes()
+    monkeypatch.setattr("enginewright.reconcile.passes.LATEST", patience)
+    later(here, crowded=not patience).passes()
+    assert here.written == ["1"]
+
+
+def test_a_pass_is_due_when_status_has_waited_for_long() -> None:
+    here = newcomer(MAKES, confirms=[True])
+    assert 0 < (asyncio.run(here.reconciler.reconcile(KEY)) or 0) <= LATEST
+
+
+def test_where_no_other_object_is_new_status_comes_first() -> None:
+    here = newcomer(MAKES, crowded=False, confirms=[True])
+    assert here.passes() == ["remembered object", "remembered children", "versions"]
+    assert here.written[0] == "1"
+
+
+@pytest.mark.parametrize("action", [APPLIES, SCALES, DELETES, CREATES], ids=lambda one: type(one).__name__)
+def test_status_comes_first_where_more_is_done_than_to_make_what_is_not_there(action: Action) -> None:
+    look = Look(view=replace(view("1"), status={}), observed=Cluster(spec=SPEC).observe(), plan=plan(MAKES, action))
+    assert not look.begins
+    assert replace(look, plan=plan(MAKES)).begins
+    assert not replace(look, plan=plan(MAKES), view=view("1")).begins, "of an object that status says something of"
+
+
+@pytest.mark.parametrize("now", [
+    replace(view("1"), status={}, generation=2), replace(view("1"), status={}, uid="another"), view("1"),
+], ids=["another spec", "made again", "another operator has written"])
+def test_what_was_made_sure_of_counts_for_this_very_object_and_spec(now: ObjectView) -> None:
+    here = newcomer(MAKES, confirms=[True])
+    here.passes()
+    here.remembered = here.there = now
+    later(here, rollout={"stable": "x"}, ready=True).passes()
+    assert here.asked[2] == "versions", "all of it is confirmed before it is written"
+
+
+def test_what_fails_to_be_made_is_told_at_once() -> None:
+    here = newcomer(MAKES, confirms=[True])
+    here.error = TransientError("no")
+    with pytest.raises(TransientError):
+        here.passes()
+    assert here.written == ["1"]
+
+
+def test_an_operator_that_is_killed_before_status_says_so_leaves_all_that_the_next_one_needs() -> None:
+    """The next one finds a new object and its children, and promotes the same revision."""
+    before = Cluster(spec=SPEC)
+    before.settle()
+    source = {**SPEC["source"], "digest": before.status["source"]["digest"]}
+    cluster = Cluster(spec={**SPEC, "source": source}, records=before.records, stored=before.stored)
+    look = until_first_kept(cluster)
+    cluster.status = {}
+    again = cluster.plan()
+    assert again.keeping == look.plan.keeping
+    assert (again.serving, again.building) == ((), ())
+    for block in ("fingerprint", "rollout", "revisions", "source"):
+        assert plain(again.status)[block] == look.plan.status[block]
