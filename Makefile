@@ -231,7 +231,7 @@ bench-whole: ## On such a machine: images and sentences, prepared by the client 
 
 .PHONY: test-gpu
 test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two; GPU_METRICS=1: also of what Triton says of its GPU)
-	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest tests/gpu -p no:cacheprovider --durations=8 $(ARGS) \
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest $(or $(PATHS),tests/gpu) -p no:cacheprovider --durations=8 $(ARGS) \
 	  -m "gpu$(if $(filter 2,$(GPUS)),, and not two_gpus)$(if $(filter 1,$(GPU_METRICS)),, and not gpu_metrics)"
 
 bench-page: venv ## Merge build/bench/product-*.json into docs/benchmarks/product.json, and its page

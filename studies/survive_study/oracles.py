@@ -122,7 +122,9 @@ def _of_the_model(world: World, model: Object, pod: Object) -> bool:
 
 
 def _wanted(model: Object) -> int:
-    """The fewest that the spec allows."""
+    """The fewest that the spec allows; one where nothing says what replicas cost: they then stay as they are."""
+    if condition(model, "ScalingActive").get("reason") == Reason.PRICE_UNKNOWN:
+        return 1
     scaling = model["spec"].get("autoscaling")
     if scaling:
         return int(scaling.get("minReplicas", 1))

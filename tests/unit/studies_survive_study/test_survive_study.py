@@ -98,6 +98,16 @@ def test_alarms_at_rest(changed: JSON, alarm: str) -> None:
     assert alarm in told
 
 
+def test_replicas_of_an_unknown_price_stay_as_they_are() -> None:
+    found = model(autoscaling={"minReplicas": 2, "costCeilingPerHour": 1})
+    (told,) = oracles.at_rest(world(optimisedmodels=[found]))
+    assert "with 1 of 2 replicas" in told
+    found["status"]["conditions"].append({"type": "ScalingActive", "status": "False", "reason": "PriceUnknown"})
+    assert list(oracles.at_rest(world(optimisedmodels=[found]))) == []
+    (told,) = oracles.at_rest(world(optimisedmodels=[found], pods=[]))
+    assert "with 0 of 1 replicas" in told
+
+
 def given_up(*, reason: str = "CandidateSlower", asked: str = "", good: bool = True) -> JSON:
     """The model, whose revision r1 was given up."""
     entry = {"revision": "r0", "fingerprint": "b" * 64, "outcome": "Serving"}
