@@ -18,6 +18,11 @@ ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "hack" / "cluster" / "cluster"
 IMAGES = ROOT / "hack" / "images" / "images"
 MODELS = "optimisedmodels.enginewright.io"
+# kubectl's verbs that do nothing more when they are asked again, what the apiserver says while etcd waits for a disk
+# that other programs fill, and how often kubectl asks then. Each try lasts some seconds by itself.
+REPEATABLE = frozenset({"apply", "get", "delete"})
+ETCD_LATE = "etcdserver: request timed out"
+TRIES = 4
 
 
 class StepError(Exception):
@@ -71,7 +76,14 @@ class Kube:
 
     def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 300) -> str:
         data = stdin.encode() if isinstance(stdin, str) else stdin
-        return run(self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments, stdin=data, timeout=timeout)
+        tries = TRIES if arguments[0] in REPEATABLE else 1
+        while True:
+            tries -= 1
+            try:
+                return run(self.kubectl, f"--kubeconfig={self.kubeconfig}", *arguments, stdin=data, timeout=timeout)
+            except StepError as failure:
+                if not tries or ETCD_LATE not in str(failure):
+                    raise
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self(*arguments, "-o", "json"))

@@ -58,7 +58,7 @@ def request_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = BuildRequest(
         model_name="small", source=SourceRequest(uri=str(folder / "model.onnx")), store_path=str(folder / "store"),
         accuracy=AccuracyRequest(evaluation=DataRequest(uri=str(folder / "data.npz"))),
-        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=40))
+        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=300))
     (folder / "store").mkdir()
     (folder / "request.json").write_text(dumps(asked))
     return folder / "request.json"

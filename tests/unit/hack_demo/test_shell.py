@@ -35,6 +35,24 @@ def test_what_runs_beside_a_block_ends_with_it(tmp_path: Path) -> None:
         assert pipe.read() == ""
 
 
+@pytest.mark.parametrize(("verb", "late", "asked", "ends"), [
+    ("apply", 2, 3, "done"), ("get", 3, 4, "done"), ("apply", 9, 4, "request timed out"), ("exec", 1, 1, "timed out")])
+def test_kubectl_asks_again_while_etcd_waits_for_its_disk(verb: str, late: int, asked: int, ends: str,
+                                                          tmp_path: Path) -> None:
+    kubectl, calls = tmp_path / "kubectl", tmp_path / "calls"
+    kubectl.write_text(f"#!/bin/sh\necho call >> {calls}\n"
+                       f"[ $(wc -l < {calls}) -gt {late} ] && echo done && exit\n"
+                       f"echo 'Error from server: {shell.ETCD_LATE}' >&2; exit 1\n")
+    kubectl.chmod(0o755)
+    kube = shell.Kube(kubectl=str(kubectl), kubeconfig="k", helm="helm")
+    if ends == "done":
+        assert kube(verb, "-f", "-") == "done\n"
+    else:
+        with pytest.raises(shell.StepError, match=ends):
+            kube(verb, "-f", "-")
+    assert len(calls.read_text().splitlines()) == asked
+
+
 def test_a_namespace_enforces_the_strictest_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Any] = []
 
