@@ -93,7 +93,7 @@ def _beside_the_model(engine: EngineStatus) -> str:
     """What of a request's time is before and after the model. Empty where the report does not tell it apart."""
     layers = ((engine.pre_milliseconds, "before the model (pre)"), (engine.post_milliseconds, "after the model (post)"))
     told = " and ".join(f"{value:.3g} ms {where}" for value, where in layers if value is not None)
-    mean = f"of a mean of {engine.mean_milliseconds:.3g} ms " if engine.mean_milliseconds is not None else ""
+    mean = f"mean {engine.mean_milliseconds:.3g} ms, of which " if engine.mean_milliseconds is not None else ""
     return f"{mean}{told}" if told else ""
 
 

@@ -59,9 +59,9 @@ def test_the_metric_on_labels_stands_beside_the_sources() -> None:
 
 @pytest.mark.parametrize(("figures", "words"), [
     ({"mean_ms": 12.34, "pre_ms": 2.061, "post_ms": 0.3},
-     "p99 9 ms, of a mean of 12.3 ms 2.06 ms before the model (pre) and 0.3 ms after the model (post), accuracy"),
-    ({"mean_ms": 12.34, "pre_ms": 2.061}, "p99 9 ms, of a mean of 12.3 ms 2.06 ms before the model (pre), accuracy"),
-    ({"mean_ms": 12.34, "post_ms": 0.3}, "p99 9 ms, of a mean of 12.3 ms 0.3 ms after the model (post), accuracy"),
+     "p99 9 ms, mean 12.3 ms, of which 2.06 ms before the model (pre) and 0.3 ms after the model (post), accuracy"),
+    ({"mean_ms": 12.34, "pre_ms": 2.061}, "p99 9 ms, mean 12.3 ms, of which 2.06 ms before the model (pre), accuracy"),
+    ({"mean_ms": 12.34, "post_ms": 0.3}, "p99 9 ms, mean 12.3 ms, of which 0.3 ms after the model (post), accuracy"),
     ({}, "p99 9 ms, accuracy")], ids=["both", "before", "after", "neither"])
 def test_what_is_done_before_and_after_the_model_is_told_where_the_build_knows_it(figures: dict[str, Any],
                                                                                   words: str) -> None:
