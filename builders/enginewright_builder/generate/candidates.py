@@ -56,7 +56,7 @@ def ground(model: Causal, ability: Ability, *, longest: int, context: int, weigh
     most = context or model.context or longest
     sizes = [size for size in _sizes(ability) if model.heads % size == 0]
     rooms = {size: _room(ability, weights * wide, size) for size in sizes}
-    size = next((size for size, room in rooms.items() if most * of_token <= room), sizes[-1])
+    size = next((size for size in sizes if not ability.memory_bytes or most * of_token <= rooms[size]), sizes[-1])
     room = rooms[size]
     if of_token and ability.memory_bytes and most * of_token > room:
         raise _too_long(most, f"its cache takes {most * of_token / _GIB:.1f} GiB, and beside the weights there is room "
@@ -64,7 +64,7 @@ def ground(model: Causal, ability: Ability, *, longest: int, context: int, weigh
                         max(0, room) // of_token)
     if ability.gpu:
         return ServerArguments(dtype=dtype, max_model_len=context or None, memory_share=_share(ability),
-                               tensor_parallel_size=size if ability.memory_bytes else 1)
+                               tensor_parallel_size=size)
     wanted = max(most, _IN_CACHE * longest) * of_token
     return ServerArguments(dtype=dtype, max_model_len=context or None, threads=ability.cores, enforce_eager=True,
                            cache_gib=max(1, math.ceil(min(wanted, max(room, most * of_token)) / _GIB)))

@@ -295,7 +295,7 @@ def test_that_the_first_revision_is_proven_needs_no_confirmation_but_of_the_obje
     look = until_first_kept(Cluster(spec=spec))
     assert look.may_be_confirmed
     assert len(look.asks_for) == 0
-    assert not look.told_first, "the object is asked for before the record is written"
+    assert not look.told_first, "the operator reads the object before it writes the record"
 
 
 def with_status(look: Look, **blocks: Any) -> Look:
