@@ -37,9 +37,12 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.show import show
 from enginewright_builder.verify import main as check
 from support import object_store as stores
+from support.measuring import short_measurements
 from support.models import mlp
 from support.object_store import ObjectStore
 from support.stand_in import free_port
+
+__all__ = ["short_measurements"]
 
 FINGERPRINT, OTHER = "ab" * 32, "cd" * 32
 FILES = {"model_repository/model/1/model.onnx": b"w" * 70_000, "model_repository/model/config.pbtxt": b"backend",
@@ -594,7 +597,7 @@ def build_of(bucket: Bucket, model: Path, folder: Path) -> tuple[BuildRequest, O
     """A real build in a pod of its own: nothing is there but the request."""
     (folder / "store").mkdir(parents=True)
     request = BuildRequest(model_name=folder.name, source=SourceRequest(uri=str(model)),
-                           engine=EngineRequest(max_batch_size=4, build_budget_seconds=15),
+                           engine=EngineRequest(max_batch_size=4, build_budget_seconds=900),
                            accuracy=AccuracyRequest(tolerance=0.05), store_path=str(folder / "store"),
                            bucket=BucketRequest(uri=bucket.uri))
     scratch = folder / "scratch"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 import structlog
 
 from enginewright.act.execute import Actor
-from enginewright.act.reapply import handed_over
+from enginewright.act.reapply import TRIES, handed_over
 from enginewright.clients.errors import AlreadyExistsError, ConflictError, RefusedError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import DEPLOYMENT, SERVICE
@@ -116,6 +118,26 @@ async def test_managers_are_not_written_onto_an_object_that_has_changed(kube: Ku
     await kube.patch(SERVICE, namespace, "s", {"metadata": {"labels": {"app": "b"}}})
     with pytest.raises(ConflictError):
         await kube.own(SERVICE, made, handed_over(made) or [])
+
+
+@pytest.mark.parametrize("writes", [TRIES - 1, TRIES], ids=["and ends", "and goes on"])
+async def test_who_states_no_version_hands_over_again_while_others_write(
+    kube: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """As a controller does that writes the status between the operator's read and its write."""
+    await does(kube, namespace, service(1, 2), version=ABSENT)
+    own, written = kube.own, itertools.count()
+
+    async def after_another(*given: Any) -> Object:
+        if (number := next(written)) < writes:
+            await kube.patch(SERVICE, namespace, "s", {"metadata": {"annotations": {"written": str(number)}}})
+        return await own(*given)
+
+    monkeypatch.setattr(kube, "own", after_another)
+    with pytest.raises(ConflictError) if writes == TRIES else contextlib.nullcontext():
+        await does(kube, namespace, service(2))
+    ports = (await kube.get(SERVICE, namespace, "s"))["spec"]["ports"]
+    assert [port["port"] for port in ports] == ([1, 2] if writes == TRIES else [2])
 
 
 async def test_what_is_there_unseen_is_left_alone(kube: KubeClient, namespace: str) -> None:

@@ -15,39 +15,48 @@ import structlog
 
 from enginewright.clients.errors import ConflictError, NotFoundError, RefusedError
 from enginewright.clients.kube import KubeClient, Object
-from enginewright.clients.resources import DEPLOYMENT, SERVICE, Resource, resource_of_manifest
+from enginewright.clients.resources import DEPLOYMENT, SERVICE, resource_of_manifest
 from enginewright.core.labels import FIELD_MANAGER
 from enginewright.core.plan import Apply
 
 # Kinds that are created where there is none. The operator may read each by name.
 PLAIN: Final = frozenset({DEPLOYMENT.kind, SERVICE.kind})
+# How often ownership is tried to be handed over while others write the object: a controller writes its status at any
+# moment, which concerns nothing that is applied.
+TRIES: Final = 5
 log = structlog.get_logger(__name__)
 
 
 async def reapply(kube: KubeClient, namespace: str, action: Apply) -> None:
     """Applies ``action``, whose object is of a kind of :data:`PLAIN`. Raises
     :class:`~enginewright.clients.errors.ClientError`."""
-    resource, name = resource_of_manifest(action.manifest), str(action.manifest["metadata"]["name"])
     version = action.version
-    try:
-        metadata = (await kube.get_metadata(resource, namespace, name))["metadata"]
-    except NotFoundError:
-        pass  # it is made, or refused where it was to be there
-    except RefusedError as error:  # the rights are of an earlier release, which created nothing plainly
-        log.warning("cannot ask for an object by name; update the operator's role", error=str(error))
-    else:
-        if (owners := handed_over(metadata)) is not None:
-            version = await _hand_over(kube, resource, action, metadata, owners)
+    for tries in range(TRIES, 0, -1):
+        try:
+            version = await _hand_over(kube, namespace, action)
+            break
+        except ConflictError:
+            if action.version or tries == 1:
+                raise
     await kube.apply(action.manifest, namespace=namespace, force=action.force, uid=action.uid, version=version)
 
 
-async def _hand_over(kube: KubeClient, resource: Resource, action: Apply, metadata: Mapping[str, Any],
-                     owners: list[Object]) -> str:
+async def _hand_over(kube: KubeClient, namespace: str, action: Apply) -> str:
     """The resourceVersion to apply with. Raises :class:`~enginewright.clients.errors.ConflictError` where the object is
-    another one than the pass saw."""
-    place = resource.path(metadata["namespace"], metadata["name"])
+    another one than the pass saw, or was written just now."""
+    resource, name = resource_of_manifest(action.manifest), str(action.manifest["metadata"]["name"])
+    try:
+        metadata = (await kube.get_metadata(resource, namespace, name))["metadata"]
+    except NotFoundError:
+        return action.version  # it is made, or refused where it was to be there
+    except RefusedError as error:  # the rights are of an earlier release, which created nothing plainly
+        log.warning("cannot ask for an object by name; update the operator's role", error=str(error))
+        return action.version
+    if (owners := handed_over(metadata)) is None:
+        return action.version
     if action.version not in ("", metadata["resourceVersion"]) or action.uid not in ("", metadata["uid"]):
-        raise ConflictError("the object has changed since it was read", call=f"apply {place}", status=409)
+        raise ConflictError("the object has changed since it was read",
+                            call=f"apply {resource.path(namespace, name)}", status=409)
     written = await kube.own(resource, metadata, owners)
     return str(written["metadata"]["resourceVersion"]) if action.version else ""
 

@@ -55,7 +55,7 @@ def test_the_whole_build_of_the_best_few(tmp_path: Path) -> None:
     request = BuildRequest(
         model_name="classes", source=SourceRequest(uri=str(classifier(tmp_path))), store_path=str(tmp_path / "store"),
         interface=Interface(postprocess=STEPS),
-        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=240),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=900),
         accuracy=AccuracyRequest(tolerance=0.1),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100))
     outcome = run_build(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
@@ -97,7 +97,7 @@ def labelled(folder: Path, metric: str, step: PostprocessStep) -> BuildRequest:
     return BuildRequest(
         model_name="classes", source=SourceRequest(uri=str(classifier(folder))), store_path=str(folder / "store"),
         interface=Interface(postprocess=(step,)),
-        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=60),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=900),
         accuracy=AccuracyRequest(tolerance=0.1, evaluation=DataRequest(uri=str(folder / "labelled.npz")),
                                  task=TaskRequest(metric=metric, labels="label", tolerance=0.1, output="logits")),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100))

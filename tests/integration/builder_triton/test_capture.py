@@ -66,7 +66,7 @@ def test_captured_requests_are_what_the_next_engine_is_calibrated_and_judged_on(
     (keys / "key").write_text(KEY)
     first = built(BuildRequest(
         model_name="net", source=source, store_path=str(store), keep_reference=True,
-        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=ROWS, build_budget_seconds=120),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=ROWS, build_budget_seconds=900),
         accuracy=AccuracyRequest(tolerance=0.05)), tmp_path / "first")
     assert first.error is None
     (tmp_path / "traces").mkdir()
@@ -77,7 +77,7 @@ def test_captured_requests_are_what_the_next_engine_is_calibrated_and_judged_on(
     second = BuildRequest(
         model_name="net", source=source, store_path=str(store),
         captures=CapturesRequest(namespace="prod", keys=str(keys)),
-        engine=EngineRequest(precision="auto", fallback="source", max_batch_size=ROWS, build_budget_seconds=240,
+        engine=EngineRequest(precision="auto", fallback="source", max_batch_size=ROWS, build_budget_seconds=900,
                              backend="onnxruntime", calibration=data),
         accuracy=AccuracyRequest(tolerance=0.1, evaluation=data))
     outcome = built(second, tmp_path / "second")

@@ -55,7 +55,7 @@ def test_the_whole_build_of_embeddings_and_classes(tmp_path: Path) -> None:
     request = BuildRequest(
         model_name="sentences", source=SourceRequest(uri=str(encoder(tmp_path))), store_path=str(tmp_path / "store"),
         interface=Interface(postprocess=(*STEPS, BEST)),
-        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=240),
+        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=900),
         accuracy=AccuracyRequest(tolerance=0.1),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100))
     outcome = run_build(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))

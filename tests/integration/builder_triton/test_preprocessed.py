@@ -68,7 +68,7 @@ def test_the_whole_build_of_images_of_the_clients_own_size(tmp_path: Path) -> No
     request = BuildRequest(
         model_name="vit", source=SourceRequest(uri=str(source)), store_path=str(tmp_path / "store"),
         interface=Interface(inputs=(SENT,)),
-        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=240),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=900),
         accuracy=AccuracyRequest(tolerance=0.1),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100))
     outcome = run_build(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))

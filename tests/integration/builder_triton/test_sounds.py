@@ -81,7 +81,7 @@ def build(folder: Path, source: Path, interface: Interface | None, *, masked: bo
     request = BuildRequest(
         model_name="speech", source=SourceRequest(uri=str(source)), store_path=str(folder / "store"),
         interface=interface,
-        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=8, build_budget_seconds=120),
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=8, build_budget_seconds=900),
         accuracy=AccuracyRequest(tolerance=0.05, evaluation=DataRequest(uri=str(folder / "sounds.jsonl"))))
     outcome = run_build(request, folder / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None, outcome.error

@@ -49,7 +49,7 @@ def request(source: Path, folder: Path, shape: tuple[int | str, ...] = (), **mor
         model_name="bert", source=SourceRequest(uri=str(source)), store_path=str(folder / "store"),
         interface=Interface(inputs=(sent,)),
         engine=EngineRequest(backend="onnxruntime", precision="fp32", fallback="source", max_batch_size=4,
-                             build_budget_seconds=90),
+                             build_budget_seconds=900),
         batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100),
         **{"accuracy": AccuracyRequest(tolerance=0.1), **more})
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def short_measurements() -> Iterator[None]:
     """The least that each measurement takes in a build whose budget is small, whatever the budget: a build may have
     more time than a busy machine needs, and does not spend it on measuring."""

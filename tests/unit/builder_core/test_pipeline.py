@@ -33,6 +33,9 @@ from enginewright_builder.pipeline import run_build, run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.quality.reference import Reference, read_about
 from enginewright_builder.report import read_report
+from support.measuring import short_measurements
+
+__all__ = ["short_measurements"]
 
 Make = Callable[..., BuildRequest]
 
@@ -90,7 +93,7 @@ class TestOnTriton:
         # INT8 of so small a graph may lose to FP32, which is the source itself: either may ship.
         evaluation = DataRequest(uri=str(data[0]))
         return request_for(perceptron, accuracy=AccuracyRequest(tolerance=0.05, evaluation=evaluation),
-                           engine=EngineRequest(max_batch_size=4, build_budget_seconds=20,
+                           engine=EngineRequest(max_batch_size=4, build_budget_seconds=900,
                                                 calibration=DataRequest(uri=str(data[1]))))
 
     def test_builds_publishes_and_finds_again(self, request_with_data: BuildRequest, tmp_path: Path,
@@ -211,7 +214,7 @@ class TestOnTriton:
     def test_without_evaluation_data_the_proof_says_synthetic(self, perceptron: Path, request_for: Make,
                                                               tmp_path: Path) -> None:
         request = request_for(perceptron, engine=EngineRequest(precision="fp32", max_batch_size=2,
-                                                               build_budget_seconds=10))
+                                                               build_budget_seconds=900))
         outcome, lines = build(request, tmp_path / "s")
         assert outcome.engine is not None
         assert outcome.engine.evaluation == "synthetic"
