@@ -131,8 +131,7 @@ def registry_to_push_to() -> str:
 
 def install(kube: Kube, images: dict[str, str]) -> None:
     say("Operator: helm upgrade --install enginewright")
-    values = {"images": {IN_CHART.get(name, name): {"reference": image} for name, image in images.items()},
-              "config": {"proveInServerImage": True}}
+    values = {"images": {IN_CHART.get(name, name): {"reference": image} for name, image in images.items()}}
     kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, ROOT / "charts" / "enginewright", values)
 
 

@@ -6,7 +6,6 @@ import re
 import textwrap
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +92,7 @@ def restricted(control_plane: Path) -> Iterator[Kubectl]:
 
 
 def of(kind: str, kubectl: Kubectl) -> Children:
-    """Some builds are proven by the server image, others by the builder's own."""
-    config = replace(CONFIG, prove_in_server_image=kind in ("gpus", "claim", "watched", "following"))
-    return children_of("m", OBJECTS[kind], config, namespace=kubectl.namespace)
+    return children_of("m", OBJECTS[kind], CONFIG, namespace=kubectl.namespace)
 
 
 @pytest.mark.parametrize("kind", OBJECTS)

@@ -285,7 +285,7 @@ async def test_progress_of_a_build_comes_from_its_log(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:
     kubelet.script.build = "hold"
-    kubelet.logs["build"] = "warming up\n" + dumps(Progress(step="sweep", fraction=0.5, detail="batch 8")) + "\n"
+    kubelet.logs["prove"] = "warming up\n" + dumps(Progress(step="sweep", fraction=0.5, detail="batch 8")) + "\n"
     await models.create(model())
 
     async def told() -> bool:

@@ -71,7 +71,7 @@ async def test_an_engine_for_each_class_is_built_on_it_and_all_serve_behind_one_
     await models.wait("Ready", "True", "Serving")
     gpu, cpu = await pod_of_build(models, "minilm-gpu"), await pod_of_build(models, "minilm-cpu")
     assert gpu["nodeSelector"]["nvidia.com/gpu.product"] == H100
-    assert gpu["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert gpu["initContainers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert cpu["nodeSelector"] == {"pool": "general"}
     assert kubelet.count("build") == 2
 

@@ -39,7 +39,7 @@ async def test_a_slice_on_which_the_objective_is_missed_gives_way_to_a_larger_on
     assert kubelet.count("build") == 2
 
     jobs = await models.kube.list_all(JOB, models.namespace, labels=f"{labels.STEP}=build")
-    asked = {key for job in jobs for key in job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    asked = {key for job in jobs for key in job["spec"]["template"]["spec"]["initContainers"][0]["resources"]["limits"]
              if key.startswith("nvidia.com/")}
     assert asked == {"nvidia.com/mig-1g.10gb", "nvidia.com/mig-1g.20gb"}
     (server,) = await models.kube.list_all(

@@ -48,9 +48,11 @@ def operator(operator_kubeconfig: Path, namespace: str, tmp_path: Path) -> Opera
 
 
 async def containers(models: Models) -> dict[str, Object]:
-    """Of the model's Jobs, by step."""
+    """Of the model's Jobs, by step: the one that is named as it."""
     found = await models.kube.list_all(JOB, models.namespace, labels=MINE)
-    return {one["metadata"]["labels"][labels.STEP]: one["spec"]["template"]["spec"]["containers"][0] for one in found}
+    pods = {one["metadata"]["labels"][labels.STEP]: one["spec"]["template"]["spec"] for one in found}
+    return {step: one for step, pod in pods.items() for one in (*pod.get("initContainers", ()), *pod["containers"])
+            if one["name"] == step}
 
 
 async def test_passes_and_jobs_are_in_a_trace(

@@ -176,7 +176,6 @@ observe_nodes: {{ and $.Values.rbac.nodes (not $.Values.watchNamespaces) }}
 resolve_resources: {{ .resolveResources | toJson }}
 build_resources: {{ .buildResources | toJson }}
 server_resources: {{ .serverResources | toJson }}
-prove_in_server_image: {{ .proveInServerImage }}
 prove_resources: {{ .proveResources | toJson }}
 verify_resources: {{ .verifyResources | toJson }}
 quality_resources: {{ .qualityResources | toJson }}
@@ -244,6 +243,7 @@ The schema has seen to the form of the quantity. */}}
 {{- range $gone := list
   (list "serverBackends" (list "python") $asked)
   (list "serverPythonRuntimes" (list "onnxruntime") $asked)
+  (list "proveInServerImage" true "the server image proves every engine")
   (list "batcherResources" (dict "requests" (dict "cpu" "20m" "memory" "96Mi") "limits" (dict "memory" "256Mi"))
     "no container changes the batching of a replica") }}
 {{- $name := index $gone 0 }}

@@ -96,7 +96,6 @@ class OperatorConfig:
     spot_labels: Mapping[str, str] = field(default_factory=lambda: dict(SPOT_LABELS))
     resolve_resources: Resources = Resources(requests={"cpu": "100m", "memory": "256Mi"}, limits={"memory": "2Gi"})
     build_resources: Resources = Resources(requests={"cpu": "1", "memory": "4Gi"}, limits={"memory": "16Gi"})
-    prove_in_server_image: bool = False
     prove_resources: Resources = Resources(requests={"cpu": "250m", "memory": "256Mi"}, limits={"memory": "2Gi"})
     server_resources: Resources = Resources(requests={"cpu": "500m", "memory": "1Gi"})
     verify_resources: Resources = Resources(requests={"cpu": "50m", "memory": "64Mi"}, limits={"memory": "256Mi"})

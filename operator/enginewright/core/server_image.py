@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from enginewright_builder import contract
-from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
+from enginewright_builder.contract import Facts, RuntimeRequest
 
 # In the order of a request: it is part of the fingerprint.
 BACKENDS = ("python", "onnxruntime", "tensorrt")
@@ -22,24 +22,18 @@ _PARTS = 3
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
-def runtime_of(facts: Facts, image: str, *, proves: bool = False, generates: bool = False) -> RuntimeRequest:
-    """The request's part on the server. Plans are left out where the server's TensorRT is not the builder's, and so
-    are native backends that nothing could prove: ``proves`` says that the server image proves engines itself. For a
-    language model (``generates``) it is the image alone: Triton has no part in it."""
+def runtime_of(facts: Facts, image: str, *, generates: bool = False) -> RuntimeRequest:
+    """The request's part on the server. Plans are left out where the server's TensorRT is not the builder's. For
+    a language model (``generates``) it is the image alone: Triton has no part in it."""
     server = facts.server
     if generates:
         return RuntimeRequest(server_image=image, backends=(), python_runtimes=())
-    backends = [name for name in BACKENDS if name in server.backends and (proves or _provable(name, facts.builder))]
+    backends = [name for name in BACKENDS if name in server.backends]
     libraries = [name for name, needed in PYTHON_RUNTIMES.items()
                  if "python" in backends and all(one in server.libraries for one in needed)]
     unread = {"tensorrt"} if other_tensorrt(server.libraries, facts.builder.libraries) else set()
     return RuntimeRequest(server_image=image, backends=tuple(name for name in backends if name not in unread),
                           python_runtimes=tuple(name for name in libraries if name not in unread))
-
-
-def _provable(backend: str, builder: ImageFacts) -> bool:
-    """The builder image's own server has to have the backend, too, where that proves the engine."""
-    return backend == "python" or backend in builder.backends
 
 
 def other_tensorrt(server: Mapping[str, str], builder: Mapping[str, str]) -> tuple[str, str] | None:

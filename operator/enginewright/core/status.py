@@ -117,13 +117,13 @@ class RuntimeStatus(StatusModel):
 
 class ServerStatus(StatusModel):
     """What the server image has, as it said itself. It is asked again when spec.serving.image or an image of the
-    operator or its setting proveInServerImage is another, or when a replica turns out to run another digest under the
+    operator is another, or when a replica turns out to run another digest under the
     same name."""
 
     image: str
     """The image, as it is named."""
     key: str | None = None
-    """Identifies what was asked: both images, the digest that a replica was seen with, and which image proves."""
+    """Identifies what was asked: both images and the digest that a replica was seen with."""
     image_id: str | None = Field(default=None, alias="imageID")
     """Its digest on the node where it was asked."""
     triton: str | None = None
@@ -144,8 +144,6 @@ class ServerStatus(StatusModel):
     """Branches of drivers that run it although their CUDA is older."""
     builder_image: str | None = None
     """The builder image, asked at the same time."""
-    builder_backends: tuple[str, ...] | None = None
-    """Triton's backends in the builder image, which proves engines unless the server image does."""
     builder_libraries: tuple[LibraryStatus, ...] | None = None
     """What that has to build engines with."""
     digests: tuple[str, ...] | None = None

@@ -269,13 +269,6 @@ def test_a_source_that_wants_credentials(step: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cpu", "gpu", "dra"])
-def test_a_build_that_the_server_image_proves(kind: str) -> None:
-    children = children_of(NAMES[kind], SPECS[kind], replace(CONFIGS[kind], prove_in_server_image=True))
-    check_golden(HERE / kind / "build_job_in_server_image.yaml", children.all()["build_job"])
-    assert children.fingerprint == OBJECTS[kind].fingerprint, "who proves it makes no other engine"
-
-
-@pytest.mark.parametrize("kind", ["cpu", "gpu", "dra"])
 def test_a_build_of_a_language_model(kind: str) -> None:
     images = replace(CONFIGS[kind].images, server_vllm="registry.example.com/vllm:1")
     raw = {"task": "generate", "source": {"uri": "pvc://models/smollm2"}, "placement": SPECS[kind]["placement"],
@@ -310,7 +303,6 @@ def test_no_golden_is_left_over() -> None:
                "fleet/member_slice.yaml",
                "cpu/resolve_job_signed_configmap.yaml", "cpu/resolve_job_signed_secret.yaml",
                "cpu/resolve_job_with_credentials.yaml", "cpu/build_job_with_credentials.yaml",
-               *(f"{kind}/build_job_{how}.yaml" for kind in ("cpu", "gpu", "dra")
-                 for how in ("in_server_image", "of_language_model")),
+               *(f"{kind}/build_job_of_language_model.yaml" for kind in ("cpu", "gpu", "dra")),
                "fleet/member_cpu.yaml", "fleet/service.yaml", "fleet/deployment.yaml"}
     assert {path.relative_to(HERE).as_posix() for path in HERE.rglob("*.yaml")} == wanted

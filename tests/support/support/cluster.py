@@ -287,8 +287,7 @@ class Cluster:
         if not isinstance(spec, Spec) or spec.placement.classes:
             return {}
         told = ServerStatus(image=image, builder_image=images.builder)
-        return {"server": answer(told, ask_key(spec, self.config), SERVER_DIGEST, self.facts, None,
-                                 proves=self.config.prove_in_server_image).as_json()}
+        return {"server": answer(told, ask_key(spec, self.config), SERVER_DIGEST, self.facts, None).as_json()}
 
     def observe(self) -> Observed:
         view = self.view()

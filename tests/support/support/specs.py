@@ -120,7 +120,8 @@ _tokens = st.fixed_dictionaries({"ttftMilliseconds": st.floats(1, 1000)}, option
 
 
 @st.composite
-def _language_models(draw: st.DrawFn) -> Raw:
+def language_models(draw: st.DrawFn) -> Raw:
+    """Of task generate."""
     spec: Raw = {"task": "generate", "source": draw(st.fixed_dictionaries({"uri": _uris("model")})),
                  "accuracy": draw(st.fixed_dictionaries({"evaluation": _data("evaluation")}, optional={
                      "metric": st.just("agreement"), "maxLoss": st.floats(0.0001, 0.25)})),
@@ -141,7 +142,7 @@ def _language_models(draw: st.DrawFn) -> Raw:
 
 def valid_specs() -> st.SearchStrategy[Raw]:
     """The raw ``spec`` of an object that the apiserver and the operator take, of any task."""
-    return tensor_specs() | _language_models()
+    return tensor_specs() | language_models()
 
 
 @st.composite

@@ -22,7 +22,6 @@ IMAGE = "registry.example.com/server:2"
 
 def building() -> Cluster:
     cluster = Cluster(spec={**SPEC, "serving": {"image": IMAGE}})
-    cluster.config = replace(cluster.config, prove_in_server_image=True)
     cluster.operate()
     cluster.finish(resolved())
     cluster.operate()

@@ -37,8 +37,9 @@ def image(*backends: str, **versions: str) -> ImageFacts:
     (IMAGE_FACTS, IMAGE_FACTS, ("python",), ("onnxruntime",)),
     (GPU_IMAGE, GPU_IMAGE, ("python",), ("onnxruntime", "tensorrt", "torch")),
     (TRITON, NATIVE_BUILDER, ("python", "onnxruntime", "tensorrt"), ()),
-    (TRITON, GPU_IMAGE, ("python",), ()),  # the builder's server could not prove the native ones
-    (replace(TRITON, libraries={**ORT, **NUMPY}), GPU_IMAGE, ("python",), ("onnxruntime",)),
+    (TRITON, GPU_IMAGE, ("python", "onnxruntime", "tensorrt"), ()),
+    (replace(TRITON, libraries={**ORT, **NUMPY}), GPU_IMAGE,
+     ("python", "onnxruntime", "tensorrt"), ("onnxruntime",)),
     (image("python", **{"ONNX Runtime": "1.27.0"}), GPU_IMAGE, ("python",), ()),  # without NumPy
     (image("onnxruntime", **GPU_IMAGE.libraries), NATIVE_BUILDER, ("onnxruntime",), ()),  # no Python backend
     (image(), GPU_IMAGE, (), ()),
@@ -55,16 +56,6 @@ def test_what_engines_are_built_for(
 ) -> None:
     expected = RuntimeRequest(server_image="s:1", backends=backends, python_runtimes=libraries)
     assert runtime_of(Facts(server=server, builder=builder), "s:1") == expected
-
-
-@pytest.mark.parametrize(("server", "backends"), [
-    (TRITON, ("python", "onnxruntime", "tensorrt")),
-    (replace(TRITON, libraries={"TensorRT": "10.13.3"}), ("python", "onnxruntime")),  # no plan that it reads is made
-])
-def test_where_the_server_image_proves_a_builder_needs_no_backend(
-    server: ImageFacts, backends: tuple[str, ...]
-) -> None:
-    assert runtime_of(Facts(server=server, builder=GPU_IMAGE), "s:1", proves=True).backends == backends
 
 
 def test_the_same_in_another_order_stays_as_it_was() -> None:
@@ -100,7 +91,8 @@ OTHER = replace(GPU_IMAGE, libraries={**GPU_IMAGE.libraries, "TensorRT": "10.5.0
 
 @pytest.mark.parametrize(("spec", "server", "reason", "says"), [
     (SPEC, image(), "ServerImageUnfit", ("any engine", "backends in it are none", "images.server")),
-    (SPEC, TRITON, "ServerImageUnfit", ("any engine", "TensorRT 10.6.0", "identity, onnxruntime, python, tensorrt")),
+    (SPEC, image("identity", TensorRT="10.6.0"), "ServerImageUnfit",
+     ("any engine", "TensorRT 10.6.0", "backends in it are identity")),
     ({**SPEC, "engine": {"backend": "torch"}}, IMAGE_FACTS, "ServerImageUnfit",
      ("spec.engine.backend torch", "ONNX Runtime 1.31.0", "or write onnxruntime in spec.engine.backend")),
     ({**SPEC, "serving": {"image": "triton:1"}}, image("python"), "ServerImageUnfit",
@@ -186,7 +178,6 @@ def test_digests_of_checkpoints_are_found_once_and_built_from() -> None:
 
 @pytest.mark.parametrize(("step", "container"), [("resolve", "build"), ("ladder", "prove"), ("sweep", "prove")])
 def test_the_container_of_a_language_models_build_is_named(step: str, container: str) -> None:
-    """Whatever ``proveInServerImage`` says: a server proves it in any case."""
     cluster = of_language_model(image(vLLM="0.32.0"))
     name = cluster.running("build")[0].name
     cluster.progress(step, 0.5)

@@ -98,21 +98,6 @@ def test_a_replica_of_another_digest_has_the_image_asked_once_more(cluster: Clus
     assert cluster.status["server"]["digests"] == [old]
 
 
-def test_it_is_asked_once_more_when_it_proves_engines_from_now_on(cluster: Cluster) -> None:
-    cluster.operate()
-    answer(cluster, Facts(server=TRITON, builder=IMAGE_FACTS))
-    cluster.operate()
-    assert cluster.status["server"]["runtime"]["backends"] == ["python"]
-    cluster.config = replace(cluster.config, prove_in_server_image=True)
-    cluster.operate()
-    assert cluster.running("-ask-")
-    assert cluster.status["server"]["runtime"]["backends"] == ["python"], "what was known goes on holding"
-    answer(cluster, Facts(server=TRITON, builder=IMAGE_FACTS))
-    cluster.operate()
-    assert cluster.status["server"]["runtime"]["backends"] == ["python", "onnxruntime", "tensorrt"]
-    assert not cluster.running("-ask-")
-
-
 def test_replicas_of_another_image_say_nothing_of_this_one(cluster: Cluster) -> None:
     cluster.settle()
     for name, one in cluster.pods.items():

@@ -25,9 +25,15 @@ def jobs(template: JSON | None = None, config: OperatorConfig | None = None, **s
     return {step: children[f"{step}_job"] for step in STEPS}
 
 
+def first(job: JSON) -> JSON:
+    """The container of the step; of a build it comes before those that prove."""
+    pod = job["spec"]["template"]["spec"]
+    found: JSON = [*pod.get("initContainers", []), *pod["containers"]][0]
+    return found
+
+
 def env(job: JSON) -> dict[str, str]:
-    (container,) = job["spec"]["template"]["spec"]["containers"]
-    return {variable["name"]: variable["value"] for variable in container.get("env", [])}
+    return {variable["name"]: variable["value"] for variable in first(job).get("env", [])}
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -50,9 +56,9 @@ def test_a_container_gets_what_is_said_of_it_alone() -> None:
     assert (env(made["build"]), env(made["resolve"])) == ({"TZ": "UTC"}, {})
     for step in STEPS:
         pod = made[step]["spec"]["template"]["spec"]
-        assert [container["name"] for container in pod["containers"]] == [step]
-        assert pod["volumes"][-1]["name"] == "ca"
-        mounts = [mount["name"] for mount in pod["containers"][0]["volumeMounts"]]
+        assert first(made[step])["name"] == step
+        assert "ca" in {volume["name"] for volume in pod["volumes"]}
+        mounts = [mount["name"] for mount in first(made[step])["volumeMounts"]]
         assert ("ca" in mounts) == (step == "build")
 
 
@@ -104,7 +110,7 @@ def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     spec: JSON = {"source": {**BASE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "models.pub"}}},
             "engine": {"calibration": {"uri": "pvc://calibration/x.npz"}}, "accuracy": {"evaluation": data}}
     volumes, paths = set(), set()
-    config = OperatorConfig(prove_in_server_image=True, trusted_ca=TrustedCA(config_map="company-ca"))
+    config = OperatorConfig(trusted_ca=TrustedCA(config_map="company-ca"))
     captured = {"accuracy": {"evaluation": {"uri": "captured://m"}}}
     for job in (*jobs(None, config, **spec).values(), *jobs(None, config, **captured).values()):
         pod = job["spec"]["template"]["spec"]

@@ -122,11 +122,12 @@ def test_a_queue_of_kueue_starts_the_build() -> None:
 
 
 def test_the_users_errors_end_a_job_and_disruptions_do_not_count() -> None:
-    for child, container in (("resolve_job", "resolve"), ("build_job", "build")):
-        ignore, fail = job_of(child)["podFailurePolicy"]["rules"]
+    for child, containers in (("resolve_job", ["resolve"]), ("build_job", ["build", "prove"])):
+        ignore, *fails = job_of(child)["podFailurePolicy"]["rules"]
         assert ignore == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-        assert fail["action"] == "FailJob"
-        assert fail["onExitCodes"] == {"containerName": container, "operator": "In", "values": [2]}
+        assert {fail["action"] for fail in fails} == {"FailJob"}
+        assert [fail["onExitCodes"] for fail in fails] == [
+            {"containerName": container, "operator": "In", "values": [2]} for container in containers]
 
 
 def test_a_resolve_step_needs_no_device_and_tries_the_store() -> None:

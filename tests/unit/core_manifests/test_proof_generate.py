@@ -7,27 +7,25 @@ from typing import Any
 from hypothesis import given
 
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.proof_generate import proven_language_model
 from enginewright.core.planner.objects import views_of
 from enginewright_builder.cli import _build_parser, _proof_options
 from enginewright_builder.supervise import CHECKPOINTS
 from support.children import children_of
-from support.specs import tensor_specs
+from support.specs import language_models
 
 JSON = dict[str, Any]
 CONFIG = OperatorConfig(job_env={"HTTPS_PROXY": "http://proxy.example:3128"})
-CPU: JSON = {"source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "cpu"}}
+CPU: JSON = {"task": "generate", "source": {"uri": "pvc://models/a"}, "placement": {"accelerator": "cpu"},
+             "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}}
 
 
-def pods(raw: JSON) -> tuple[JSON, JSON]:
-    """Of a build in one container, and as it is for a language model."""
-    children = children_of("m", raw, CONFIG)
-    plain: JSON = children.all()["build_job"]["spec"]["template"]["spec"]
-    return plain, proven_language_model(plain, children.spec, CONFIG)
+def pod_of(raw: JSON) -> JSON:
+    found: JSON = children_of("m", raw, CONFIG).all()["build_job"]["spec"]["template"]["spec"]
+    return found
 
 
 def containers(raw: JSON) -> dict[str, JSON]:
-    _, pod = pods(raw)
+    pod = pod_of(raw)
     assert [one["name"] for one in pod["initContainers"]] == ["build", "server"]
     assert [one["name"] for one in pod["containers"]] == ["prove"]
     return {one["name"]: one for one in [*pod["initContainers"], *pod["containers"]]}
@@ -37,14 +35,15 @@ def mounts(container: JSON, *, writable: bool = False) -> set[str]:
     return {mount["name"] for mount in container["volumeMounts"] if not (writable and mount.get("readOnly"))}
 
 
-@given(tensor_specs())
+@given(language_models())
 def test_the_server_sees_the_model_alone_and_each_folder_has_one_writer(raw: JSON) -> None:
     found = containers(raw)
     server = found["server"]
     assert server["restartPolicy"] == "Always"
     assert mounts(server) == {"work", "control", "witness", "server-tmp", "server-shm"}
     assert mounts(server, writable=True) == {"witness", "server-tmp", "server-shm"}
-    assert {one["subPath"] for one in server["volumeMounts"] if one["name"] == "work"} == {"hand-over/model", "program"}
+    shown = {one["subPath"] for one in server["volumeMounts"] if one["name"] == "work"}
+    assert shown - {"hand-over/checkpoints"} == {"hand-over/model", "program"}
     assert "envFrom" not in server
     assert {one["name"] for one in server.get("env", [])} <= {"NVIDIA_VISIBLE_DEVICES"}
     for name in ("build", "prove"):
@@ -56,15 +55,15 @@ def test_the_server_sees_the_model_alone_and_each_folder_has_one_writer(raw: JSO
     assert {"witness", "signing-keys"}.isdisjoint(mounts(found["prove"], writable=True))
 
 
-@given(tensor_specs())
+@given(language_models())
 def test_the_server_alone_has_the_device(raw: JSON) -> None:
-    plain, pod = pods(raw)
+    pod = pod_of(raw)
+    build, server = pod["initContainers"]
+    plain = {**pod, "initContainers": [], "containers": [server]}
     node = {"kind": "Node", "metadata": {"name": "n"}, "status": {}}
     seen, before = (views_of([node, {"kind": "Pod", "metadata": {"name": "p"}, "spec": {**one, "nodeName": "n"}}])[0]
                     for one in (pod, plain))
     assert [one.devices for one in seen.pods] == [one.devices for one in before.pods]
-    build, server = pod["initContainers"]
-    assert server["resources"] == plain["containers"][0]["resources"]
     for container in (build, *pod["containers"]):
         assert "claims" not in container["resources"]
         assert not any("/" in name for kind in container["resources"].values() for name in kind)
@@ -91,10 +90,7 @@ def test_each_program_knows_its_words_and_their_folders_are_those_of_the_mounts(
 
 def test_checkpoints_lie_beside_the_model_where_the_program_looks_for_them() -> None:
     assert "hand-over/checkpoints" not in {one.get("subPath") for one in containers(CPU)["server"]["volumeMounts"]}
-    raw = {**CPU, "task": "generate", "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}},
-           "engine": {"checkpoints": [{"name": "awq", "uri": "pvc://quantised/awq"}]}}
-    pod = children_of("m", raw, CONFIG).all()["build_job"]["spec"]["template"]["spec"]
-    listed = {one["name"]: one for one in [*pod["initContainers"], *pod["containers"]]}
+    listed = containers({**CPU, "engine": {"checkpoints": [{"name": "awq", "uri": "pvc://quantised/awq"}]}})
     (mount,) = (one for one in listed["server"]["volumeMounts"] if one.get("subPath") == "hand-over/checkpoints")
     assert mount == {"name": "work", "mountPath": f"/{CHECKPOINTS}", "subPath": f"hand-over/{CHECKPOINTS}",
                      "readOnly": True}
@@ -103,10 +99,5 @@ def test_checkpoints_lie_beside_the_model_where_the_program_looks_for_them() -> 
 
 
 def test_bad_input_of_either_half_is_not_tried_again() -> None:
-    raw = {**CPU, "task": "generate", "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}}
-    rules = children_of("m", raw, CONFIG).all()["build_job"]["spec"]["podFailurePolicy"]["rules"]
+    rules = children_of("m", CPU, CONFIG).all()["build_job"]["spec"]["podFailurePolicy"]["rules"]
     assert [rule["onExitCodes"]["containerName"] for rule in rules if "onExitCodes" in rule] == ["build", "prove"]
-
-
-def test_a_model_of_tensors_is_built_in_one_container() -> None:
-    assert "initContainers" not in children_of("m", CPU, CONFIG).all()["build_job"]["spec"]["template"]["spec"]

@@ -164,8 +164,8 @@ def test_only_builds_and_servers_hold_devices(raw: Raw) -> None:
                 for container in [*pod.get("initContainers", []), *pod["containers"]] if "resources" in container]
         with_device = {name for name, limits, claims in held
                        if claims or any(key.startswith("nvidia.com/") for key in limits)}
-        builds = "server" if raw.get("task") == "generate" else "build"
-        wanted = {"build_job": {builds}, "deployment": {"server", "fits"}}.get(kind, set())
+        builds = {"server"} if raw.get("task") == "generate" else {"build", "server"}  # one after the other
+        wanted = {"build_job": builds, "deployment": {"server", "fits"}}.get(kind, set())
         assert with_device == (wanted if children.placement.device.accelerator == "gpu" else set())
 
 

@@ -186,7 +186,8 @@ def strict(node: dict[str, Any], path: str = "") -> list[str]:
 def test_the_schema_knows_every_value() -> None:
     assert strict(SCHEMA) == [".global"], "a parent chart's, and of its other parts"
     assert set(VALUES) == set(SCHEMA["properties"]) - {"env"}  # a template says what to do
-    gone = {"serverBackends", "serverPythonRuntimes", "batcherResources"}  # a template says what to do
+    # A template says what to do.
+    gone = {"serverBackends", "serverPythonRuntimes", "batcherResources", "proveInServerImage"}
     assert set(VALUES["config"]) == set(SCHEMA["properties"]["config"]["properties"]) - gone
 
 
@@ -213,7 +214,6 @@ def test_the_defaults_are_the_operators_own() -> None:
     plain["defaultStore"] = {"uri": default.default_store.uri, "secretRef": {"name": default.default_store.secret},
                              "serviceAccountName": default.default_store.service_account_name}
     plain["activatorReplicas"] = default.activator_replicas
-    plain["proveInServerImage"] = default.prove_in_server_image
     for step in ("resolve", "build", "prove", "server", "verify", "quality", "activator"):
         resources = getattr(default, f"{step}_resources")
         plain[f"{step}Resources"] = {"requests": dict(resources.requests), "limits": dict(resources.limits)}

@@ -142,7 +142,8 @@ NOT_OURS = {"spec.schedulerName", "spec.nodeName", "status.storedVersions", "spe
 
 
 # Settings of the chart that users are told to remove.
-GONE = {"config.serverBackends", "config.serverPythonRuntimes", "config.batcherResources"}
+GONE = {"config.serverBackends", "config.serverPythonRuntimes", "config.batcherResources",
+        "config.proveInServerImage"}
 
 
 # What was decided, and what changed, is told in the words of its day.

@@ -84,11 +84,9 @@ def _no_engine(ctx: PassContext, server: ServerStatus, runtime: RuntimeRequest,
             f"{versions[0]}, and server image {server.image} reads those of {versions[1]}: give both images one "
             f"version, or write spec.engine.backend: auto. No build starts.")
     what = "any engine" if wanted == "auto" else f"an engine of spec.engine.backend {wanted}"
-    prover = "" if ctx.config.prove_in_server_image else (
-        f"; the builder, which proves engines, has the backends {_list(server.builder_backends)}")
     return Reason.SERVER_IMAGE_UNFIT, (
         f"Server image {server.image} cannot serve {what}: Triton's backends in it are {_list(server.backends)}, its "
-        f"libraries {_versions(server.libraries)}{prover}. Name an image with what is missing in {field(ctx)}"
+        f"libraries {_versions(server.libraries)}. Name an image with what is missing in {field(ctx)}"
         f"{_or_another(wanted, possible)}. No build starts.")
 
 

@@ -265,22 +265,21 @@ def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | No
 
 def _answer(ctx: PassContext, memory: ServerStatus, key: str, job: JobView, facts: Facts,
             before: RuntimeRequest | None) -> ServerStatus:
-    return answer(memory, key, _digest(job), facts, before, proves=ctx.config.prove_in_server_image,
-                  generates=generates(ctx.spec))
+    return answer(memory, key, _digest(job), facts, before, generates=generates(ctx.spec))
 
 
 def answer(memory: ServerStatus, key: str, digest: str, facts: Facts, before: RuntimeRequest | None, *,
-           proves: bool, generates: bool = False) -> ServerStatus:
-    """What is remembered of the image of ``memory`` when it has answered. ``proves`` says that it proves engines
-    itself, ``generates`` that it is to serve a language model."""
+           generates: bool = False) -> ServerStatus:
+    """What is remembered of the image of ``memory`` when it has answered. ``generates`` says that it is to serve a
+    language model."""
     server = facts.server
-    runtime = as_before(runtime_of(facts, memory.image, proves=proves, generates=generates), before)
+    runtime = as_before(runtime_of(facts, memory.image, generates=generates), before)
     return ServerStatus(
         image=memory.image, key=key, image_id=digest or None, triton=server.tritonserver or None,
         python=server.python or None, architecture=server.architecture or None, backends=server.backends,
         libraries=_libraries(server), cuda=server.cuda or None, drivers=server.drivers or None,
         runtime=RuntimeStatus(backends=runtime.backends, python_runtimes=runtime.python_runtimes),
-        builder_image=memory.builder_image, builder_backends=facts.builder.backends,
+        builder_image=memory.builder_image,
         builder_libraries=_libraries(facts.builder), digests=memory.digests)
 
 

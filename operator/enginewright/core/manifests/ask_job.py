@@ -39,11 +39,9 @@ SHARED = "server-image"
 
 def ask_key(spec: Spec, config: OperatorConfig, digest: str = "") -> str:
     """8 hex digits over what is asked, and what decides on the answer: the images, the ``digest`` that a replica's
-    image turned out to have, whether the server image proves engines, and whether it is to serve a language model."""
-    proves = ["proves"] if config.prove_in_server_image else []
+    image turned out to have, and whether it is to serve a language model."""
     task = [GENERATE] if generates(spec) else []
-    return short_hash([server_image(spec, config), config.images.builder, *([digest] if digest else []), *proves,
-                       *task], 8)
+    return short_hash([server_image(spec, config), config.images.builder, *([digest] if digest else []), *task], 8)
 
 
 def ask_job_name(owner_name: str, key: str) -> str:

@@ -49,8 +49,5 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
 
 
 def _proof(spec: Spec, config: OperatorConfig) -> dict[str, Any]:
-    """Of a language model always: what serves it is not in the builder's image."""
-    if not (generates(spec) or config.prove_in_server_image):
-        return {}
     arranged = proven_language_model if generates(spec) else proven_by_the_server
     return {"arrange": lambda pod: arranged(pod, spec, config), "ends": (labels.CONTAINER_PROVE,)}

@@ -221,9 +221,8 @@ def _where(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
 
 def _pods_now(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
-    image = f"builder image {build.ctx.config.images.builder}"
-    if build.ctx.config.prove_in_server_image:
-        image += f", server image {server_image(build.ctx.spec, build.ctx.config)}"
+    image = (f"builder image {build.ctx.config.images.builder}, "
+             f"server image {server_image(build.ctx.spec, build.ctx.config)}")
     if trouble := pod_trouble(job.pods, build.placement, image, _room(build, job)):
         return build.says(trouble.reason, trouble.message, memory)
     if none := podless(job, build.ctx.now, build.namespace, queued=bool(build.ctx.spec.engine.queue_name)):
@@ -257,11 +256,8 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
 
 
 def _container(build: _Build, progress: Progress) -> str:
-    """Which one to follow, where there are several."""
-    tokens = generates(build.ctx.spec)
-    if not (tokens or build.ctx.config.prove_in_server_image):
-        return ""
-    proving = progress.step in (PROVING_TOKENS if tokens else PROVING)
+    """Which one to follow."""
+    proving = progress.step in (PROVING_TOKENS if generates(build.ctx.spec) else PROVING)
     return f" -c {labels.CONTAINER_PROVE if proving else labels.CONTAINER_BUILD}"
 
 
