@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs every check, and ends with a table of times and pytest's own summaries.
 #
-# Three rows of steps run side by side: end-to-end tests, which mostly wait for a node; tests that mostly wait for a
-# tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their output goes to build/test
+# Three rows of steps run side by side: end-to-end tests, which mostly wait for a node, and some that start a vLLM; tests
+# that mostly wait for a tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their output goes to build/test
 # alone, and what only computes has a lower priority. Each row runs one step at a time, cheapest first. Every step runs
 # even when another fails, so that one run shows all there is to mend; only without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
@@ -44,6 +44,12 @@ tests() {
   step "$name" "${gently[@]}" "$VENV/bin/pytest" -q --durations=5 "$@"
 }
 
+# Of a language model's tests those that build, by the row that is free when the end-to-end tests are through.
+vllm_builds=tests/integration/builder_vllm/test_build.py
+builds_of_language_models() {
+  tests vllm-builds -m vllm "$vllm_builds"
+}
+
 # A cluster that was not there before is not left behind.
 end_to_end() {
   local was_up=0
@@ -80,7 +86,7 @@ the_others() {
 # One at a time: for most of its time such a test waits for a server to start, or measures for as long as it was given.
 with_servers() {
   tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
-  tests vllm -m vllm tests/integration/builder_vllm
+  tests vllm -m vllm --ignore "$vllm_builds" tests/integration/builder_vllm
 }
 
 report() {
@@ -88,7 +94,7 @@ report() {
   awk -F'\t' '{ printf "%-14s %8s  %s\n", $1, $2, $3 }' "$table"
   echo
   local name
-  for name in unit triton vllm integration e2e; do
+  for name in unit triton vllm vllm-builds integration e2e; do
     [[ ! -f "$logs/$name.log" ]] ||
       grep -E '^=*.*(passed|failed|error|skipped|no tests ran).* in [0-9.]+s' "$logs/$name.log" | tail -1
   done
@@ -156,8 +162,10 @@ if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"
   run_beside the_others
   end_to_end
+  builds_of_language_models
 else
   the_others
+  builds_of_language_models
   if [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
     warn "end-to-end tests must run here and cannot: $reason"
     note e2e - FAILED

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = ["environment", "lint", "types", "imports", "generated", "unit", "triton", "packages", "programs",
-         "integration", "e2e", "tensorflow", "vllm-packages", "smollm2", "vllm"]
+         "integration", "e2e", "tensorflow", "vllm-packages", "smollm2", "vllm", "vllm-builds"]
 PROGRAMS = ("hack/dev/bootstrap.sh", "hack/dev/tensorflow.sh", "hack/dev/vllm.sh", "hack/dev/smollm2.sh",
             "hack/bin-deps.sh", "hack/cluster/cluster", "hack/dev/can-run-node.sh", "bin/ruff", "bin/mypy",
             "bin/lint-imports", "bin/make", "bin/pytest")
@@ -59,7 +59,7 @@ def test_all_that_succeeds_is_said_and_the_cluster_that_it_started_goes(copy: Pa
     stand_in(copy, "hack/cluster/cluster", '[[ "$1" != status ]]')
     status, results, end = check(copy)
     assert (status, results) == (0, dict.fromkeys([*STEPS, "cluster-down"], "ok"))
-    assert end.count("3 passed") == 5
+    assert end.count("3 passed") == 6
 
 
 def test_a_step_that_fails_stops_no_other_and_the_end_names_all_failures(copy: Path) -> None:
@@ -113,9 +113,12 @@ exit 1
 
 
 def test_of_what_runs_beside_them_the_result_alone_is_shown(copy: Path) -> None:
-    stand_in(copy, "bin/pytest", "echo \"$*\" | grep -q tests/e2e && echo 'e2e speaks' || echo 'another speaks'")
+    stand_in(copy, "bin/pytest", """
+case "$*" in *tests/e2e*) echo "e2e speaks";; *"-m vllm tests"*) echo "builds speak";; *) echo "another speaks";; esac
+""")
     said = run(copy).stdout
     assert "e2e speaks" in said
+    assert "builds speak" in said
     assert "another speaks" not in said
     for step in ("lint", "unit", "integration", "triton", "vllm"):
         assert f"==> {step}: ok after " in said
