@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import httpx
+import pytest
 
 from enginewright.clients.errors import TransientError
 from enginewright.core.config import OperatorConfig, Prices
@@ -114,9 +115,11 @@ def _bug(*_: object) -> Plan:
 
 
 async def test_trouble_of_the_operator_fires_its_alarm_and_no_other(
-    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    port, price = free_port(), 0.5
+    monkeypatch.setattr("enginewright.core.money.SEEN", 1.0)  # seconds of traffic, of which there is none
+    port, price, idle = free_port(), 0.5, ("ReplicasIdle", "minilm")
     kubelet.script.engine = replace(ENGINE, device_class="cpu", throughput_at_objective=100.0)
 
     def config() -> OperatorConfig:
@@ -130,9 +133,10 @@ async def test_trouble_of_the_operator_fires_its_alarm_and_no_other(
 
         async def fires(*alarms: tuple[str, str]) -> None:
             async def they_do() -> bool:
-                # Its expression looks back at five minutes, so that it may still fire when it has no cause any more.
-                lingering = set() if depths.silent else {("ScalesBlind", "")}
-                assert await fired(http, url) - lingering == set(alarms)
+                # The one looks back at five minutes, so that it may still fire when it has no cause any more; the other
+                # fires as soon as status says that nothing is served.
+                beside = ({idle} if depths.silent else {("ScalesBlind", ""), idle}) - set(alarms)
+                assert await fired(http, url) - beside == set(alarms)
                 return True
 
             await eventually(they_do)
@@ -156,7 +160,7 @@ async def test_trouble_of_the_operator_fires_its_alarm_and_no_other(
         async with (embedded(operator_kubeconfig, namespace, triton=depths, config=config()) as operator,
                     serving(metrics_app(operator.metrics.registry), port)):
             await models.wait("Ready", "True")
-            await fires(("CostRose", "minilm"))
+            await fires(idle, ("CostRose", "minilm"))
             reconciler = operator.loop._reconciler
             reconciler._parts = replace(reconciler._parts, decide=_bug)
             await models.patch({"spec": {"engine": {"maxBatchSize": 4}}})

@@ -48,6 +48,7 @@ class Memory:
     handover: status.HandoverStatus | None = None
     placement: status.PlacementStatus | None = None
     quality: status.QualityStatus | None = None
+    cost: status.CostStatus | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Self:
@@ -72,6 +73,7 @@ class Memory:
             placement=status.read(status.PlacementStatus, raw.get("placement")),
             handover=status.read(status.HandoverStatus, raw.get("handover")),
             quality=status.read(status.QualityStatus, raw.get("quality")),
+            cost=status.read(status.CostStatus, raw.get("cost")),
         )
 
 

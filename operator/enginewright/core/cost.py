@@ -22,13 +22,13 @@ def replica_cost(summary: Published, prices: Prices) -> CostStatus | None:
         rate = summary.tokens.output_rate
         if hourly is None or not (summary.objective_met and rate):
             return None
-        return CostStatus(per_million_tokens=_rounded(per_million(hourly, rate)), currency=prices.currency,
-                          price_per_hour=_rounded(hourly))
+        return CostStatus(per_million_tokens=rounded(per_million(hourly, rate)), currency=prices.currency,
+                          price_per_hour=rounded(hourly))
     throughput = summary.throughput_at_objective
     if hourly is None or not throughput:
         return None
-    return CostStatus(per_million_inferences=_rounded(per_million(hourly, throughput)), currency=prices.currency,
-                      price_per_hour=_rounded(hourly), throughput=throughput)
+    return CostStatus(per_million_inferences=rounded(per_million(hourly, throughput)), currency=prices.currency,
+                      price_per_hour=rounded(hourly), throughput=throughput)
 
 
 def replica_price(summary: Published, prices: Prices) -> float | None:
@@ -42,7 +42,8 @@ def per_million(price_per_hour: float, throughput: float) -> float:
     return price_per_hour / HOUR / throughput * MILLION
 
 
-def _rounded(price: float) -> float:
+def rounded(price: float) -> float:
+    """To what the measured throughput can bear."""
     return float(f"{price:.{_DIGITS}g}")
 
 

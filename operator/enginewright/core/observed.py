@@ -311,7 +311,9 @@ class Sample:
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
     activator holds, None where there is none or it does not answer. ``p99`` is the servers' own of the last minute, in
     milliseconds, of the slowest replica; None where they export none. ``rejected`` counts requests that waited for too
-    long since the sample before, which are among those that ``arrived`` and not among those ``served``.
+    long since the sample before, which are among those that ``arrived`` and not among those ``served``. ``inferences``
+    are batch elements that replicas answered since the sample before, of a language model tokens of answers; None
+    where no replica says.
 
     Of a language model that was measured, ``pending``, ``arrived``, ``served`` and ``full`` count requests of the size
     that the build measured: work, in other words (``scaling/work.py``). ``running`` maps a pod to the requests that it
@@ -334,6 +336,7 @@ class Sample:
     rejected: float = 0.0
     running: Mapping[str, float] = field(default_factory=dict)
     caches: Mapping[str, float] = field(default_factory=dict)
+    inferences: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

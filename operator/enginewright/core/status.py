@@ -353,6 +353,22 @@ class EngineStatus(StatusModel):
     """True when the store had it already: no build was spent."""
 
 
+class ServedStatus(StatusModel):
+    """What the last minute's traffic costs. It is refreshed sparingly."""
+
+    per_second: float
+    """Inferences, or tokens of a language model's answers, that all replicas gave a second."""
+    per_million: float | None = None
+    """Price of a million of them, idle replicas included. Absent while nothing is served."""
+    idle_share: float | None = None
+    """Share of what the replicas can answer within the objective that no client asked for, 0 to 1."""
+    saved_per_hour: float | None = None
+    """What as many replicas of the source model as this traffic takes would cost more in an hour, by the speed-up that
+    the build measured."""
+    time: str = Field(json_schema_extra=TIME)
+    """When that was."""
+
+
 class CostStatus(StatusModel):
     """What inferences cost on one replica at the latency objective, by the operator's configured prices."""
 
@@ -367,6 +383,8 @@ class CostStatus(StatusModel):
     """Price of one replica's devices for an hour."""
     throughput: float | None = None
     """Inferences a second of one replica within the latency objective."""
+    served: ServedStatus | None = None
+    """What live traffic costs. Absent where the operator does not read the replicas, as with spec.replicas."""
 
 
 class BatchingStatus(StatusModel):

@@ -40,6 +40,7 @@ class _Totals:
     running: float
     spent: Spent
     tokens: Tokens
+    inferences: float
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics, time: float) -> _Totals:
@@ -47,6 +48,7 @@ class _Totals:
         spent = Spent(time, metrics.timed, waited, total - waited, metrics.executions)
         return cls(time=time, answered=metrics.timed + sum(metrics.failures.values()) - metrics.rejected,
                    rejected=metrics.rejected, queued=metrics.queued, running=metrics.running, spent=spent,
+                   inferences=metrics.inferences,
                    tokens=Tokens(read=max(0.0, metrics.prompt_tokens - metrics.cached_tokens),
                                  written=metrics.generated_tokens))
 
@@ -71,7 +73,8 @@ class Growth:
     """Since the update before: requests that ``arrived`` and requests ``executing`` on average, over all replicas, and
     those ``served`` by each that was asked both times, with what that ``spent``. What queues ``rejected``, as far as it
     is known, has arrived and was not served. None where one of the replicas cannot
-    tell: a part is not the whole. ``tokens`` are those of each that was asked both times."""
+    tell: a part is not the whole. ``tokens`` are those of each that was asked both times, ``inferences`` the batch
+    elements that these answered, of a language model the tokens of answers; None where no replica answered twice."""
 
     arrived: float | None = None
     rejected: float = 0.0
@@ -79,6 +82,7 @@ class Growth:
     served: Mapping[str, float] = field(default_factory=dict)
     spent: Mapping[str, Spent] = field(default_factory=dict)
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    inferences: float | None = None
 
 
 class Arrivals:
@@ -102,8 +106,10 @@ class Arrivals:
         spent = {name: grown for name, (old, new) in both.items() if (grown := new.spent.since(old.spent)) is not None}
         tokens = {name: new.tokens_since(old) for name, (old, new) in both.items()}
         rejected = sum(max(0.0, new.rejected - old.rejected) for old, new in known.values())
+        inferences = sum(max(0.0, new.inferences - old.inferences) + new.tokens_since(old).written
+                         for old, new in known.values()) if known else None
         if not wanted or len(known) < len(wanted) or seconds <= 0:
-            return Growth(served=served, spent=spent, rejected=rejected, tokens=tokens)
+            return Growth(served=served, spent=spent, rejected=rejected, tokens=tokens, inferences=inferences)
         arrived = executing = 0.0
         for old, new in known.values():
             # One that was silent for a while tells of a longer time than the others.
@@ -111,4 +117,4 @@ class Arrivals:
             arrived += max(0.0, new.came - old.came) * seconds / since
             executing += max(0.0, new.spent.computed - old.spent.computed) / since
         return Growth(arrived=arrived, rejected=rejected, executing=executing, served=served, spent=spent,
-                      tokens=tokens)
+                      tokens=tokens, inferences=inferences)

@@ -19,8 +19,8 @@ from enginewright.core.status import Status, read_status
 from enginewright.plugin.words import Explanation, beside_ready, explain
 
 COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J",
-           "COST/M", "REASON")
-NUMBERS = ("QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J")
+           "COST/M", "SERVED/M", "IDLE", "REASON")
+NUMBERS = ("QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J", "SERVED/M", "IDLE")
 
 
 def rows(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
@@ -33,6 +33,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
     ready = find(raw.get("conditions"), Condition.READY)
     beside = beside_ready(raw) if ready.get("status") == "True" else []
     engine, cost, scaling = status.engine, status.cost, status.autoscaling
+    served = cost.served if cost else None
     depth = scaling.queue_depth if scaling else None
     return dict(zip(COLUMNS, (
         str(obj["metadata"].get("namespace", "")),
@@ -46,6 +47,8 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         f"{engine.throughput:.4g}" if engine and engine.throughput else "",
         f"{engine.inferences_per_joule:.3g}" if engine and engine.inferences_per_joule else "",
         price_words(cost) or "",
+        f"{served.per_million:g}" if served and served.per_million is not None else "",
+        f"{served.idle_share:.0%}" if served and served.idle_share is not None else "",
         ", ".join(str(entry.get("reason", "")) for entry in (ready, *beside)),
     ), strict=True))
 

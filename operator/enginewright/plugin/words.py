@@ -10,12 +10,10 @@ from typing import Any
 from enginewright.core import labels
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import find, parse_timestamp
-from enginewright.core.cost import price_words
 from enginewright.core.events import UNDER_WAY
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import (
     ClassStatus,
-    CostStatus,
     EngineStatus,
     ServerStatus,
     Status,
@@ -23,6 +21,8 @@ from enginewright.core.status import (
     read_status,
 )
 from enginewright.core.way_back import way_back
+from enginewright.plugin import money
+from enginewright.plugin.durations import age
 
 # In the order of the way: the first that is not True is what Ready waits for.
 WAY = (
@@ -111,10 +111,6 @@ def _in_tokens(tokens: TokensStatus | None) -> tuple[str, ...]:
     return tuple(words.format(value) for value, words in figures if value)
 
 
-def _cost_fact(cost: CostStatus) -> str:
-    return f"Cost: {price_words(cost)} for a million {'inferences' if cost.per_million_tokens is None else 'tokens'}."
-
-
 def _facts(status: Status) -> tuple[str, ...]:
     found = []
     engine, rollout = status.engine, status.rollout
@@ -144,8 +140,7 @@ def _facts(status: Status) -> tuple[str, ...]:
     if scaling and scaling.decisions:
         last = scaling.decisions[0]
         found.append(f"Last scaled {last.time} from {last.from_} to {last.to}: {last.reason}")
-    if status.cost:
-        found.append(_cost_fact(status.cost))
+    found += money.sentences(status)
     return tuple(found)
 
 
@@ -185,14 +180,6 @@ def _mark(entry: Mapping[str, Any]) -> str:
 def _since(entry: Mapping[str, Any], now: datetime) -> str:
     began = parse_timestamp(entry.get("lastTransitionTime"))
     return f" for {age((now - began).total_seconds())}" if began else ""
-
-
-def age(seconds: float) -> str:
-    """As kubectl's: ``45s``, ``12m``, ``5h``, ``3d``."""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit}"
-    return f"{max(0, int(seconds))}s"
 
 
 def _next(meta: Mapping[str, Any], status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:

@@ -20,7 +20,8 @@ class _Shown:
     """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
     status.quality has, ``rate`` inferences a joule as the build measured them, idle power included. ``objective`` is
     (quantile, seconds), ``tokens`` (quantile, seconds to the first, seconds for each further one or None), ``live`` the
-    p99 in seconds, ``rejected`` counts requests of the last minute."""
+    p99 in seconds, ``rejected`` counts requests of the last minute. ``served`` is (currency, price of a million), and
+    ``idle`` the share of the replicas that no client asked for."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
@@ -30,6 +31,8 @@ class _Shown:
     tokens: tuple[str, float, float | None] | None = None
     live: float | None = None
     rejected: int | None = None
+    served: tuple[str, float] | None = None
+    idle: float | None = None
 
 
 class Exposed(Collector):
@@ -42,6 +45,7 @@ class Exposed(Collector):
         """``status`` as it is written and ``spec`` as it is stored: plain data, a ``spec`` of any shape."""
         cost, conditions = status.get("cost"), status.get("conditions") or ()
         engine = status.get("engine") or {}
+        served = (cost or {}).get("served") or {}
         watts, throughput = engine.get("powerWatts"), engine.get("throughput")
         self._shown[key] = _Shown(
             conditions=tuple((entry["type"], entry["status"], entry["reason"]) for entry in conditions),
@@ -52,6 +56,8 @@ class Exposed(Collector):
             tokens=_tokens(spec),
             live=_seconds((status.get("autoscaling") or {}).get("p99Milliseconds")),
             rejected=(status.get("autoscaling") or {}).get("rejected"),
+            served=(cost["currency"], served["perMillion"]) if cost and "perMillion" in served else None,
+            idle=served.get("idleShare"),
         )
 
     def forget(self, key: Key) -> None:
@@ -60,8 +66,6 @@ class Exposed(Collector):
     def collect(self) -> Iterator[Metric]:
         conditions = GaugeMetricFamily("enginewright_condition", "1 for the state of each condition of each object.",
                                        labels=(*OBJECT, "type", "status", "reason"))
-        costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "Cost, as in status.cost.",
-                                  labels=(*OBJECT, "currency"))
         agreement = GaugeMetricFamily("enginewright_quality_agreement", "Agreement of live answers, as in "
                                                                         "status.quality.",
                                       labels=(*OBJECT, "bound"))
@@ -85,14 +89,27 @@ class Exposed(Collector):
                 rates.add_metric((key.namespace, key.name), shown.rate)
             for condition in shown.conditions:
                 conditions.add_metric((key.namespace, key.name, *condition), 1)
-            if shown.cost:
-                currency, price = shown.cost
-                costs.add_metric((key.namespace, key.name, currency), price)
             if shown.quality and shown.quality["samples"]:  # of none there is no agreement, not one of 0
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])
-        yield from (conditions, costs, agreement, answers, rates, *self._objectives(), lives, rejections)
+        yield from (conditions, *self._costs(), agreement, answers, rates, *self._objectives(), lives, rejections)
+
+    def _costs(self) -> Iterator[Metric]:
+        costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "Cost, as in status.cost.",
+                                  labels=(*OBJECT, "currency"))
+        served = GaugeMetricFamily("enginewright_cost_per_million_served",
+                                   "Cost of what was served in the last minute, as in status.cost.served.",
+                                   labels=(*OBJECT, "currency"))
+        idle = GaugeMetricFamily("enginewright_idle_share",
+                                 "Of what the replicas can answer, as in status.cost.served.", labels=OBJECT)
+        for key, shown in self._shown.items():
+            for family, told in ((costs, shown.cost), (served, shown.served)):
+                if told:
+                    family.add_metric((key.namespace, key.name, told[0]), told[1])
+            if shown.idle is not None:
+                idle.add_metric((key.namespace, key.name), shown.idle)
+        yield from (costs, served, idle)
 
     def _objectives(self) -> Iterator[Metric]:
         labels = (*OBJECT, "quantile")

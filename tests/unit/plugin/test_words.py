@@ -10,7 +10,8 @@ import pytest
 
 from enginewright.core import build_steps, labels
 from enginewright.plugin import screen, wishes
-from enginewright.plugin.words import Explanation, age, explain
+from enginewright.plugin.durations import age
+from enginewright.plugin.words import Explanation, explain
 from enginewright_builder.progress import STEPS
 from support.cluster import SPEC, Cluster, built, refused, resolved
 from support.fleet_cluster import FleetCluster

@@ -46,6 +46,16 @@ def test_a_part_is_not_the_whole(scraped: dict[str, ReplicaMetrics], pods: list[
     assert found.spent.keys() == served.keys()
 
 
+def test_batch_elements_are_counted_whatever_else_is_unknown() -> None:
+    def told(inferences: float, tokens: float = 0.0) -> ReplicaMetrics:
+        return ReplicaMetrics(pending={}, inferences=inferences, generated_tokens=tokens)
+
+    arrivals = Arrivals()
+    arrivals.update(0.0, {"a": told(10), "b": told(100)}, ["a", "b"])
+    assert arrivals.update(1.0, {"a": told(42), "b": told(3)}, ["a", "b", "c"]).inferences == 32.0, "one began anew"
+    assert arrivals.update(2.0, {"a": told(42, tokens=7)}, ["a", "b", "c"]).inferences == 7.0
+
+
 def test_what_requests_took_is_told_of_those_that_succeeded() -> None:
     """Triton times no others."""
     arrivals = Arrivals()

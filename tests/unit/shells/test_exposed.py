@@ -38,6 +38,25 @@ def test_the_newest_status_and_nothing_of_what_is_gone() -> None:
     exposed.forget(KEY)
 
 
+def test_what_live_traffic_costs() -> None:
+    registry, exposed = CollectorRegistry(), Exposed()
+    registry.register(exposed)
+    told = status("True", "Serving")
+    served = {"perSecond": 5.0, "perMillion": 4.5, "idleShare": 0.75, "time": "2026-01-01T00:00:00Z"}
+
+    def seen() -> tuple[float | None, float | None]:
+        return (registry.get_sample_value("enginewright_cost_per_million_served", {**OF_IT, "currency": "EUR"}),
+                registry.get_sample_value("enginewright_idle_share", OF_IT))
+
+    exposed.remember(KEY, {**told, "cost": {"perMillionInferences": 1.5, "currency": "EUR", "served": served}}, {})
+    assert seen() == (4.5, 0.75)
+    none = {"perSecond": 0.0, "idleShare": 1.0, "time": "2026-01-01T00:00:00Z"}
+    exposed.remember(KEY, {**told, "cost": {"perMillionInferences": 1.5, "currency": "EUR", "served": none}}, {})
+    assert seen() == (None, 1.0)
+    exposed.remember(KEY, told, {})
+    assert seen() == (None, None)
+
+
 def test_how_far_live_answers_agree() -> None:
     registry, exposed = CollectorRegistry(), Exposed()
     registry.register(exposed)

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from enginewright.core.conditions import timestamp
 from enginewright.core.context import PassContext
-from enginewright.core.cost import price_words, replica_cost
+from enginewright.core.cost import price_words, replica_cost, rounded
 from enginewright.core.decide.engine.obtain import EngineResult
+from enginewright.core.money import MINUTE, Paid, idle_share, per_million_served, saved_per_hour, served_rate
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.published import published
@@ -21,6 +23,7 @@ from enginewright.core.status import (
     EngineStatus,
     GroupsStatus,
     PlacementStatus,
+    ServedStatus,
     SummaryStatus,
     TaskStatus,
     TokensStatus,
@@ -39,6 +42,8 @@ from enginewright_builder.contract import (
 MAX_CANDIDATES: Final = 32
 MAX_NAME: Final = 128
 MAX_WORDS: Final = 256
+# A change of what is served that is worth a write of status.
+VISIBLE: Final = 0.1
 
 
 def shown_record(ctx: PassContext, engine: EngineResult) -> EngineRecord | None:
@@ -120,7 +125,36 @@ def _of_engine(shown: EngineRecord, summary: EngineSummary) -> EngineStatus:
 def cost_block(ctx: PassContext, shown: EngineRecord | None) -> CostStatus | None:
     """Of the engine that is shown, at today's prices."""
     summary = published(shown.outcome) if shown else None
-    return replica_cost(summary, ctx.config.prices) if summary else None
+    cost = replica_cost(summary, ctx.config.prices) if summary else None
+    if summary is None or cost is None:
+        return None
+    capacity, speedup = ((summary.tokens.output_rate, summary.gain) if isinstance(summary, GenerateSummary)
+                         else (cost.throughput, summary.speedup))
+    paid = Paid(replicas=sum(deployment.replicas for deployment in ctx.observed.deployments),
+                least=ctx.spec.autoscaling.min_replicas if ctx.spec.autoscaling else 1, capacity=capacity or 0.0,
+                speedup=speedup, price_per_hour=cost.price_per_hour)
+    return cost.model_copy(update={"served": _served(ctx, paid)})
+
+
+def _served(ctx: PassContext, paid: Paid) -> ServedStatus | None:
+    """It moves with every request, so status gets another one where it differs visibly, and once a minute at most."""
+    window, before = ctx.observed.signals, ctx.memory.cost.served if ctx.memory.cost else None
+    if window is None or not paid.capacity:
+        return None
+    rate = served_rate(window.samples, ctx.observed.monotonic)
+    if rate is None or (before and (ctx.fresh(before.time, MINUTE) or not _differs(before, paid, rate))):
+        return before
+    million, saved = per_million_served(paid, rate), saved_per_hour(paid, rate)
+    return ServedStatus(per_second=rounded(rate), per_million=None if million is None else rounded(million),
+                        idle_share=legible(idle_share(paid, rate)), saved_per_hour=None if saved is None else rounded(
+                            saved), time=timestamp(ctx.now))
+
+
+def _differs(before: ServedStatus, paid: Paid, rate: float) -> bool:
+    """By a tenth of what was served, or of what there is to serve."""
+    idle = idle_share(paid, rate)
+    moved = (idle is None) != (before.idle_share is None) or abs((idle or 0.0) - (before.idle_share or 0.0)) >= VISIBLE
+    return moved or abs(rate - before.per_second) > VISIBLE * max(rate, before.per_second)
 
 
 def batching_block(shown: EngineRecord | None) -> BatchingStatus | None:
