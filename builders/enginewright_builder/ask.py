@@ -85,8 +85,9 @@ def image_facts(found: Any) -> ImageFacts:
     cuda, drivers = _asked(found)
     return ImageFacts(
         architecture=_text(found, "architecture", _WORD), python=_text(found, "python", _WORD),
-        tritonserver=_text(found, "tritonserver", _TRITON), backends=_backends(found.get("backends")),
-        libraries=_libraries(found.get("libraries")), cuda=cuda, drivers=drivers)
+        tritonserver=_text(found, "tritonserver", _TRITON), backends=_parts(found, "backends"),
+        libraries=_libraries(found.get("libraries")), cuda=cuda, drivers=drivers,
+        caches=_parts(found, "caches") if "caches" in found else None)
 
 
 def _unfit(why: str) -> UserError:
@@ -107,13 +108,14 @@ def _shown(value: object) -> str:
     return ascii(value)[:60]
 
 
-def _backends(found: object) -> tuple[str, ...]:
-    if not isinstance(found, list | tuple) or len(found) > MOST_BACKENDS:
-        raise ValueError(f"backends: expected a list of at most {MOST_BACKENDS} names, got {_shown(found)}")
-    for name in found:
+def _parts(found: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    names = found.get(field)
+    if not isinstance(names, list | tuple) or len(names) > MOST_BACKENDS:
+        raise ValueError(f"{field}: expected a list of at most {MOST_BACKENDS} names, got {_shown(names)}")
+    for name in names:
         if not isinstance(name, str) or not _WORD.fullmatch(name):
-            raise ValueError(f"backends: got {_shown(name)}")
-    return tuple(sorted(set(found)))
+            raise ValueError(f"{field}: got {_shown(name)}")
+    return tuple(sorted(set(names)))
 
 
 def _libraries(found: object) -> dict[str, str]:

@@ -85,6 +85,10 @@ LIB_VLLM = "vLLM"
 LIBRARIES = (LIB_TENSORRT, LIB_TENSORRT_PYTHON, LIB_ONNXRUNTIME, LIB_TORCH, LIB_CUDA_PYTHON, LIB_NUMPY,
              LIB_TOKENIZERS, LIB_VLLM)
 
+# A replica with a response cache serves its engine, past the cache, as the model's name and this
+# (docs/adr/0045-response-cache.md). No object has such a name.
+COMPUTED = "_computed"
+
 # A language model's metric, the share of next tokens that are the source's, and the format of its source.
 AGREEMENT, CAUSAL_FORMAT = "agreement", "causal"
 
@@ -93,6 +97,8 @@ EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_USER = 2
 EXIT_TRANSIENT = 3
+# Of the verify container: the engine is whole, and a cache could give wrong answers of it.
+EXIT_UNCACHEABLE = 4
 
 ErrorFamily = Literal["user", "transient", "bug"]
 Verdict = Literal["Shipped", "Passed", "Slower", "AccuracyRefused", "Failed", "Skipped", "Offered", "Fallback"]
@@ -769,6 +775,7 @@ class ImageFacts:
     """What a container image has, as its own ``python3`` found it in a pod without a device. ``backends`` are Triton's,
     ``libraries`` maps names of :data:`LIBRARIES` to versions. ``cuda`` is the least CUDA (``12.6``) that the image asks
     of a node's driver, empty where it asks for none; a driver of one of the branches ``drivers`` (``535``) does, too.
+    ``caches`` are Triton's caches, such as ``local``; None where that was not asked.
     """
 
     architecture: str = ""
@@ -778,6 +785,7 @@ class ImageFacts:
     libraries: Mapping[str, str] = field(default_factory=dict)
     cuda: str = ""
     drivers: tuple[str, ...] = ()
+    caches: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

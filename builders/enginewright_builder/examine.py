@@ -74,7 +74,8 @@ class Library:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """``driver`` and ``cuda`` are the node's driver and the newest CUDA that it runs. ``backends`` are Triton's.
+    """``driver`` and ``cuda`` are the node's driver and the newest CUDA that it runs. ``backends`` and ``caches`` are
+    Triton's.
     ``cuda_version`` is the image's own CUDA, ``cuda_asked`` what it asks of a driver, as NVIDIA's container runtime
     reads it, and ``cuda_compat`` says that it brings what lets an older driver run it."""
 
@@ -90,18 +91,20 @@ class Facts:
     cuda_version: str = ""
     cuda_asked: str = ""
     cuda_compat: bool = False
+    caches: tuple[str, ...] = ()
 
 
 def examine() -> Facts:
     cuda, count = driver()
     known = driver_facts()
-    server, backends = _triton()
+    server, root = _triton()
     return Facts(devices=tuple(_device(cuda, ordinal) for ordinal in range(count) if cuda), driver=known.version,
                  cuda=known.cuda if cuda else "", architecture=platform.machine(),
                  python=platform.python_version(), libraries=tuple(_libraries()), compiler=_compiler(),
-                 tritonserver=server, backends=backends,
+                 tritonserver=server, backends=_parts(root, "backends/*/libtriton_*.so"),
                  cuda_version=os.environ.get("CUDA_VERSION") or next(filter(None, map(_version, _CUDA_PACKAGES)), ""),
-                 cuda_asked=os.environ.get("NVIDIA_REQUIRE_CUDA", ""), cuda_compat=_CUDA_COMPAT.is_dir())
+                 cuda_asked=os.environ.get("NVIDIA_REQUIRE_CUDA", ""), cuda_compat=_CUDA_COMPAT.is_dir(),
+                 caches=_parts(root, "caches/*/libtritoncache_*.so"))
 
 
 def _device(cuda: ctypes.CDLL, ordinal: int) -> Device:
@@ -156,22 +159,22 @@ def _compiler() -> str:
     return f"{path} {version.stdout.strip()}"
 
 
-def _triton() -> tuple[str, tuple[str, ...]]:
-    """The server's version and its backends: NVIDIA's image, or the wheel that carries a server."""
+def _triton() -> tuple[str, Path | None]:
+    """The server's version and its folder: NVIDIA's image, or the wheel that carries a server; None without one."""
     root = Path("/opt/tritonserver")
     if (root / "backends").is_dir():
         version = root / "TRITON_VERSION"
-        return version.read_text().strip() if version.is_file() else "", _backends(root)
+        return version.read_text().strip() if version.is_file() else "", root
     spec = importlib.util.find_spec("pytriton")
     if spec is None or not spec.submodule_search_locations:
-        return "", ()
+        return "", None
     wheel = Path(next(iter(spec.submodule_search_locations))) / "tritonserver"
-    return f"nvidia-pytriton {_version('nvidia-pytriton')}", _backends(wheel)
+    return f"nvidia-pytriton {_version('nvidia-pytriton')}", wheel
 
 
-def _backends(root: Path) -> tuple[str, ...]:
-    """Folders with a backend's library in them."""
-    return tuple(sorted(path.parent.name for path in (root / "backends").glob("*/libtriton_*.so")))
+def _parts(root: Path | None, libraries: str) -> tuple[str, ...]:
+    """Folders with such a library in them."""
+    return tuple(sorted(path.parent.name for path in root.glob(libraries))) if root else ()
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,6 +11,10 @@ was built with.
 ``--queue`` is a queue policy as JSON: then the engine's ``config.pbtxt`` is left there as well, with that policy, for
 the server to read in place of the engine's own. The engine stays as it was proven.
 
+``--response-cache`` is the name that clients know the model by: then a folder ``front`` is left there as well, a model
+of that name for the server, which answers repeated requests from a cache and asks the engine for all others. Where a
+cache could give wrong answers of this engine the exit status is 4.
+
 ``--from`` names the engine's folder on a volume, or the bucket ``s3://BUCKET/PREFIX``. The engine is copied from there
 into DIR, which is the pod's own: the files of the manifest and no others, each hashed as it is written, so that who
 changes the store afterwards changes nothing that this pod serves. Where it cannot be copied (the bucket refuses or does
@@ -31,7 +35,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from enginewright_builder.contract import (
+    COMPUTED,
     EXIT_TRANSIENT,
+    EXIT_UNCACHEABLE,
     MODEL_FOLDER,
     MODEL_REPOSITORY,
     SMOKE_FILE,
@@ -45,6 +51,7 @@ from enginewright_builder.errors import BuilderError
 from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.pod import fits, smoke
 from enginewright_builder.queue_policy import CONFIG_FILE, UnreadableConfigError, with_queue
+from enginewright_builder.response_cache import FRONT, UncacheableError, front
 from enginewright_builder.termination import TERMINATION_LOG
 
 # What fits.py reads: of which TensorRT version and for which GPU the engine is.
@@ -67,8 +74,19 @@ def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
 
 def leave_config(folder: Path, target: Path, queue: QueueRequest) -> None:
     """Raises :class:`OSError` and :class:`UnreadableConfigError`."""
-    published = (folder / MODEL_REPOSITORY / MODEL_FOLDER / CONFIG_FILE).read_text(encoding="utf-8")
-    (target / CONFIG_FILE).write_text(with_queue(published, queue), encoding="utf-8")
+    (target / CONFIG_FILE).write_text(with_queue(_published(folder), queue), encoding="utf-8")
+
+
+def leave_front(folder: Path, target: Path, model: str) -> None:
+    """Triton asks for a folder of each version, also where nothing is in it. Raises :class:`OSError`,
+    :class:`UnreadableConfigError` and :class:`UncacheableError`."""
+    config = front(_published(folder), model + COMPUTED)
+    (target / FRONT / "1").mkdir(parents=True, exist_ok=True)
+    (target / FRONT / CONFIG_FILE).write_text(config, encoding="utf-8")
+
+
+def _published(folder: Path) -> str:
+    return (folder / MODEL_REPOSITORY / MODEL_FOLDER / CONFIG_FILE).read_text(encoding="utf-8")
 
 
 def needs(manifest: Manifest) -> dict[str, object]:
@@ -92,6 +110,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--smoke-test", type=Path, help="leave the server's smoke test in this folder")
     parser.add_argument("--queue", type=QueueRequest.from_json, metavar="JSON",
                         help="leave config.pbtxt with this queue policy beside the smoke test")
+    parser.add_argument("--response-cache", default="", metavar="MODEL",
+                        help="leave the model that answers repeated requests of this one beside the smoke test")
     parser.add_argument("--from", dest="store", default="", metavar="STORE",
                         help="copy the engine from there first: its folder on a volume, or s3://BUCKET/PREFIX")
     options = parser.parse_args(arguments)
@@ -101,9 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             leave_smoke_test(options.directory, options.smoke_test, manifest)
             if options.queue:
                 leave_config(options.directory, options.smoke_test, options.queue)
+            if options.response_cache:
+                leave_front(options.directory, options.smoke_test, options.response_cache)
     except UnreachableError as error:
         _say(f"engine {options.directory.name} cannot be fetched: {error}", sys.stderr)
         return EXIT_TRANSIENT
+    except UncacheableError as error:
+        _say(f"spec.serving.responseCache {error}", sys.stderr)
+        return EXIT_UNCACHEABLE
     except (VerificationError, UnreadableConfigError, OSError) as error:
         _say(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED

@@ -3,7 +3,7 @@
 A name says where to: of a headless Service that the operator makes for as long as an analysis lasts, beside the object,
 and that leads to the candidate's ready replicas. It is part of the pod, so that no one can redirect requests
 by asking for it, and absolute, so that only the cluster's own domain is asked for it. While it leads nowhere nothing is
-sent. What is kept of a request are a number and a sum.
+sent. A candidate with a response cache is asked past it. What is kept of a request are a number and a sum.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from enginewright_builder.contract import COMPUTED
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
 from enginewright_builder.tensors import Array, Tensors
@@ -58,7 +59,9 @@ class Mirror:
                  resolve: Callable[[str, int], frozenset[str]] = addresses,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host, self._port, self._own = host, port, own
-        self._path = f"/v2/models/{model}/infer"
+        # The engine behind a cache first. A candidate without a cache has no such model.
+        self._names = (f"{model}{COMPUTED}", model)
+        self._name: str | None = None
         self._window, self._resolve, self._clock = window, resolve, clock
         self._until: float | None = None
         self._next = 0
@@ -74,7 +77,7 @@ class Mirror:
         found = self._resolve(self._host, self._port)
         found = frozenset() if self._own in found else found
         if not found & self.targets:
-            self.mirrored, self.agreed = 0, 0.0
+            self.mirrored, self.agreed, self._name = 0, 0.0, None
         self.targets = found
         return self._clock() + TURN_SECONDS
 
@@ -97,19 +100,28 @@ class Mirror:
             self.agreed += score
 
     def _ask(self, address: str, inputs: Tensors) -> Tensors:
+        """By the name under which this candidate computes each answer, which its first answer tells."""
         head, body = _request(inputs)
+        for name in (self._name,) if self._name else self._names:
+            status, said, json_bytes = self._post(address, name, head, body)
+            if status != client.NOT_FOUND:
+                break
+        if status != client.OK:
+            raise NoAnswerError
+        self._name = name
+        return _answer(said, json_bytes)
+
+    def _post(self, address: str, model: str, head: bytes, body: bytes) -> tuple[int, bytes, str | None]:
+        """Status, body, and how much of it is JSON. Raises :class:`NoAnswerError`."""
         connection = client.HTTPConnection(address, self._port, timeout=ANSWER_SECONDS)
         try:
-            connection.request("POST", self._path, head + body, {HEADER: str(len(head))})
+            connection.request("POST", f"/v2/models/{model}/infer", head + body, {HEADER: str(len(head))})
             answer = connection.getresponse()
-            said = answer.read(MOST_BYTES)
+            return answer.status, answer.read(MOST_BYTES), answer.getheader(HEADER)
         except (OSError, client.HTTPException) as error:
             raise NoAnswerError from error
         finally:
             connection.close()
-        if answer.status != client.OK:
-            raise NoAnswerError
-        return _answer(said, answer.getheader(HEADER))
 
 
 def _request(inputs: Tensors) -> tuple[bytes, bytes]:

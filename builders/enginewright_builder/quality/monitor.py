@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from enginewright_builder.contract import CAPTURE_SECRET, ContractError, QualityReport
+from enginewright_builder.contract import CAPTURE_SECRET, COMPUTED, ContractError, QualityReport
 from enginewright_builder.engine_store.signing import read_keys
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.quality.capture import CaptureRules, Capturing
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problem = f"the source model does not run here: {_brief(error)}"
         return idle(about.metric, about.tolerance, problem, options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
-              port=options.triton_port)
+              port=options.triton_port, computed=f"{options.model}{COMPUTED}" if options.cached else "")
     mirror = _mirror(options, reference) if options.mirror else None
     monitor = Monitor(reference, tap, _window(reference, options.window), time.monotonic, mirror,
                       capturing=_capturing(options, reference))
@@ -181,6 +181,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--per-minute", type=int, required=True, help="most requests sampled in a minute")
     parser.add_argument("--window", type=int, required=True, help="newest requests that agreement is taken over")
     parser.add_argument("--port", type=int, required=True, help="of /quality and /metrics")
+    parser.add_argument("--cached", action="store_true", help="the server has a response cache: leave its answers out")
     parser.add_argument("--mirror", default="", help="name of the Service that leads to the candidate of a rollout")
     parser.add_argument("--captures", type=Path, help="folder of the store that sampled requests are captured into")
     parser.add_argument("--capture-keys", default="", help="folder of the keys that captures are signed with")

@@ -26,11 +26,13 @@ class TapClosedError(Exception):
 
 class Tap:
     """``share`` of requests (0 to 1) are traced, ``per_minute`` at most. ``folder`` is where the server's trace file
-    lies; ``skipped`` counts what could not be read."""
+    lies; ``skipped`` counts what could not be read. Where a cache stands before the model, ``computed`` is what the
+    engine behind it is called: hits are traced as well, and left out."""
 
-    def __init__(self, model: str, folder: Path, *, share: float, per_minute: int, port: int) -> None:
+    def __init__(self, model: str, folder: Path, *, share: float, per_minute: int, port: int,
+                 computed: str = "") -> None:
         self._path = f"/v2/models/{model}/trace/setting"
-        self._folder, self._port = folder, port
+        self._folder, self._port, self._computed = folder, port, computed
         self._rate, self._per_second = max(1, round(1 / share)), per_minute / 60
         self._allowed = 0.0
         self._odd: set[Path] = set()
@@ -57,7 +59,7 @@ class Tap:
                 continue
             path.unlink(missing_ok=True)
             try:
-                found = list(read_traces(text))
+                found = list(read_traces(text, self._computed))
             except (UnreadableTraceError, MemoryError, RecursionError):
                 self.skipped += 1
                 continue

@@ -49,13 +49,16 @@ def readable(dtype: str) -> bool:
     return dtype in _READABLE
 
 
-def read_traces(text: bytes) -> Iterator[Traced]:
-    """The requests of one file that have both sides, in their order, without the operator's own. Raises
-    :class:`UnreadableTraceError`."""
+def read_traces(text: bytes, computed: str = "") -> Iterator[Traced]:
+    """The requests of one file that have both sides, in their order, without the operator's own; with a name only those
+    that the model ``computed`` answered, and no hits of a cache before it. Raises :class:`UnreadableTraceError`."""
     sides: dict[int, dict[str, dict[str, Array]]] = {}
     ours: set[int] = set()
+    models: dict[int, str] = {}
     try:
         for entry in json.loads(text):
+            if "model_name" in entry:
+                models[int(entry["id"])] = str(entry["model_name"])
             if entry.get("request_id") == PROBE_REQUEST_ID:
                 ours.add(int(entry["id"]))
             if entry.get("activity") in (INPUT, OUTPUT):
@@ -65,6 +68,8 @@ def read_traces(text: bytes) -> Iterator[Traced]:
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise UnreadableTraceError(f"{type(error).__name__}: {error}") from error
     for number, request in sides.items():
+        if computed and models.get(number) != computed:
+            continue
         if number not in ours and _whole(request[INPUT]) and _whole(request[OUTPUT]):
             yield Traced(inputs=request[INPUT], outputs=request[OUTPUT])
 

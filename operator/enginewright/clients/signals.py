@@ -34,7 +34,9 @@ class ReplicaMetrics:
     ``executions`` are batches that were executed, 0 where that is not told.
     ``quantiles`` maps 0.99 and the like to milliseconds, of the slowest model; empty where the server exports none.
     Requests that Triton refuses for their form (shape, name, batch size) are counted nowhere. ``inferences`` are batch
-    elements that were answered; ``gpus`` has, by UUID, what the server's GPUs do.
+    elements that were answered; ``gpus`` has, by UUID, what the server's GPUs do. ``hits`` are requests that the
+    server answered from its response cache, which nothing else here counts, and ``misses`` those that it looked for in
+    vain.
 
     Of a language model: ``running`` requests, of which Triton has no gauge; tokens of prompts that were read, those of
     them that the prefix cache answered, and tokens that were generated; ``cache_used`` is the share of the KV cache in
@@ -50,6 +52,8 @@ class ReplicaMetrics:
     quantiles: Mapping[float, float] = field(default_factory=dict)
     inferences: float = 0.0
     gpus: Mapping[str, GpuMetrics] = field(default_factory=dict)
+    hits: float = 0.0
+    misses: float = 0.0
     running: float = 0.0
     prompt_tokens: float = 0.0
     cached_tokens: float = 0.0

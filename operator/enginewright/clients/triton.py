@@ -3,6 +3,10 @@
 The pending gauge counts queued *requests* (not batch elements) of one model version, without those that execute. It is
 summed over versions and over label sets: GPU instances may show a twin of the series that stays zero, which a sum
 survives and a mean would not.
+
+A server with a response cache has two models: the engine, and the one that clients know, which asks the engine for what
+it does not remember. Its figures are the engine's once more and those of hits, which are no work: only the engine's are
+taken, and how many hits there were.
 """
 
 from __future__ import annotations
@@ -26,6 +30,9 @@ FAILURES: Final = "nv_inference_request_failure"
 MISTAKEN: Final = "enginewright_failed_requests_total"
 _EXECUTIONS: Final = "nv_inference_exec_count"
 _INFERENCES: Final = "nv_inference_count"
+# Of each model that has a cache, and of no other.
+HITS: Final = "nv_cache_num_hits_per_model"
+MISSES: Final = "nv_cache_num_misses_per_model"
 # Exported with --metrics-config summary_latencies=true only.
 SUMMARY: Final = "nv_inference_request_summary_us"
 # Counters and gauges that are added up, each by one of its labels.
@@ -36,7 +43,7 @@ _COUNTED: Final = {
 # Of each GPU that the server sees; not exported on a CPU.
 _OF_GPUS: Final = {"nv_energy_consumption": "joules", "nv_gpu_power_usage": "watts",
                    "nv_gpu_utilization": "utilisation", "nv_gpu_memory_used_bytes": "memory_bytes"}
-_WANTED: Final = _COUNTED.keys() | {SUMMARY} | _OF_GPUS.keys()
+_WANTED: Final = _COUNTED.keys() | {SUMMARY, HITS, MISSES} | _OF_GPUS.keys()
 
 
 class TritonClient(PodClient):
@@ -61,7 +68,12 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
     sums: dict[str, dict[str, float]] = {name: {} for name in _COUNTED}
     gpus: dict[str, dict[str, float]] = {}
     quantiles: dict[float, float] = {}
-    for sample in samples(page, _WANTED):
+    found = list(samples(page, _WANTED))
+    cached = [sample for sample in found if sample.name in (HITS, MISSES)]
+    fronts = {sample.labels.get(_NAMES.model_label, "") for sample in cached}
+    for sample in found:
+        if sample.name in (HITS, MISSES) or sample.labels.get(_NAMES.model_label) in fronts:
+            continue
         if sample.name == SUMMARY:
             _add_quantile(quantiles, sample)
             continue
@@ -84,6 +96,8 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
         quantiles=quantiles,
         inferences=sum(sums[_INFERENCES].values()),
         gpus={uuid: GpuMetrics(**figures) for uuid, figures in gpus.items() if uuid},
+        hits=sum(sample.value for sample in cached if sample.name == HITS),
+        misses=sum(sample.value for sample in cached if sample.name == MISSES),
     )
 
 

@@ -122,7 +122,8 @@ class DeploymentView:
     ``replicas_manager`` the field manager that wrote that last, empty when it was the operator. ``fingerprint`` has all
     64 digits. ``manifest_digest`` is that of the engine that its pods serve. ``refused`` is what the apiserver said
     when it let no pod be made, empty when it did. ``pods_manager`` is a field manager other than the operator that has
-    written into the pod template, empty when there is none. ``monitored`` says that a quality monitor runs in its pods.
+    written into the pod template, empty when there is none. ``monitored`` says that a quality monitor runs in its pods,
+    ``caches`` that its servers answer repeated requests from a cache.
     ``version`` is the resourceVersion."""
 
     name: str
@@ -143,6 +144,7 @@ class DeploymentView:
     refused: str = ""
     pods_manager: str = ""
     monitored: bool = False
+    caches: bool = False
     version: str = ""
 
 
@@ -311,9 +313,10 @@ class Sample:
     arrivals since the sample before that found at least 1, 2, 4, … requests queued. ``held`` are requests that the
     activator holds, None where there is none or it does not answer. ``p99`` is the servers' own of the last minute, in
     milliseconds, of the slowest replica; None where they export none. ``rejected`` counts requests that waited for too
-    long since the sample before, which are among those that ``arrived`` and not among those ``served``. ``inferences``
-    are batch elements that replicas answered since the sample before, of a language model tokens of answers; None
-    where no replica says.
+    long since the sample before, which are among those that ``arrived`` and not among those ``served``. ``hits`` are
+    requests that response caches answered since then, among neither, and ``misses`` those that they did not.
+    ``inferences`` are batch elements that replicas computed since the sample before, of a language model tokens of
+    answers; None where no replica says.
 
     Of a language model that was measured, ``pending``, ``arrived``, ``served`` and ``full`` count requests of the size
     that the build measured: work, in other words (``scaling/work.py``). ``running`` maps a pod to the requests that it
@@ -334,6 +337,8 @@ class Sample:
     held: float | None = None
     p99: float | None = None
     rejected: float = 0.0
+    hits: float = 0.0
+    misses: float = 0.0
     running: Mapping[str, float] = field(default_factory=dict)
     caches: Mapping[str, float] = field(default_factory=dict)
     inferences: float | None = None

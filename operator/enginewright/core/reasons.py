@@ -96,6 +96,8 @@ class Reason(StrEnum):
     OBJECTIVE_MISSED = "ObjectiveMissed"
     OBJECTIVE_UNKNOWN = "ObjectiveUnknown"
     QUEUE_TIMEOUT_TOO_SHORT = "QueueTimeoutTooShort"
+    CACHE_MISSING = "CacheMissing"
+    CACHE_UNSAFE = "CacheUnsafe"
     OUTPUTS_DIFFER = "OutputsDiffer"
     ANALYSIS_INCONCLUSIVE = "AnalysisInconclusive"
     WAITING_FOR_REPLICAS = "WaitingForReplicas"

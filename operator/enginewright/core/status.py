@@ -134,6 +134,8 @@ class ServerStatus(StatusModel):
     """Architecture of the node where it was asked."""
     backends: tuple[str, ...] | None = None
     """All of Triton's backends in it."""
+    caches: tuple[str, ...] | None = None
+    """All of Triton's caches in it. Absent where it was asked by an operator that did not want to know."""
     libraries: tuple[LibraryStatus, ...] | None = None
     """What it has to run engines with."""
     runtime: RuntimeStatus | None = None
@@ -639,6 +641,11 @@ class AutoscalingStatus(StatusModel):
     not count those that a full queue turns away."""
     rejected_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When rejected was counted; it is refreshed sparingly."""
+    cache_hit_share: float | None = None
+    """With serving.responseCache: share of the requests of the last minute that were answered from it, 0 to 1. Absent
+    without requests. Replicas are counted for the others alone."""
+    cache_hit_share_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When cacheHitShare was taken; it is refreshed sparingly."""
     desired_replicas: int | None = None
     """Replicas that the operator wants."""
     max_replicas: int | None = None

@@ -36,6 +36,8 @@ class _Totals:
     time: float
     answered: float
     rejected: float
+    hits: float
+    misses: float
     queued: float
     running: float
     spent: Spent
@@ -47,8 +49,8 @@ class _Totals:
         waited, total = metrics.queued_for / MICROSECONDS, metrics.busy / MICROSECONDS
         spent = Spent(time, metrics.timed, waited, total - waited, metrics.executions)
         return cls(time=time, answered=metrics.timed + sum(metrics.failures.values()) - metrics.rejected,
-                   rejected=metrics.rejected, queued=metrics.queued, running=metrics.running, spent=spent,
-                   inferences=metrics.inferences,
+                   rejected=metrics.rejected, hits=metrics.hits, misses=metrics.misses, queued=metrics.queued,
+                   running=metrics.running, spent=spent, inferences=metrics.inferences,
                    tokens=Tokens(read=max(0.0, metrics.prompt_tokens - metrics.cached_tokens),
                                  written=metrics.generated_tokens))
 
@@ -74,7 +76,9 @@ class Growth:
     those ``served`` by each that was asked both times, with what that ``spent``. What queues ``rejected``, as far as it
     is known, has arrived and was not served. None where one of the replicas cannot
     tell: a part is not the whole. ``tokens`` are those of each that was asked both times, ``inferences`` the batch
-    elements that these answered, of a language model the tokens of answers; None where no replica answered twice."""
+    elements that these computed, of a language model the tokens of answers; None where no replica answered twice.
+    ``hits`` were answered from a response cache, as far as it is known: they are no work, and are neither among those
+    that ``arrived`` nor those ``served``. ``misses`` are."""
 
     arrived: float | None = None
     rejected: float = 0.0
@@ -83,6 +87,8 @@ class Growth:
     spent: Mapping[str, Spent] = field(default_factory=dict)
     tokens: Mapping[str, Tokens] = field(default_factory=dict)
     inferences: float | None = None
+    hits: float = 0.0
+    misses: float = 0.0
 
 
 class Arrivals:
@@ -108,8 +114,11 @@ class Arrivals:
         rejected = sum(max(0.0, new.rejected - old.rejected) for old, new in known.values())
         inferences = sum(max(0.0, new.inferences - old.inferences) + new.tokens_since(old).written
                          for old, new in known.values()) if known else None
+        hits, misses = (sum(max(0.0, getattr(new, name) - getattr(old, name)) for old, new in known.values())
+                        for name in ("hits", "misses"))
         if not wanted or len(known) < len(wanted) or seconds <= 0:
-            return Growth(served=served, spent=spent, rejected=rejected, tokens=tokens, inferences=inferences)
+            return Growth(served=served, spent=spent, rejected=rejected, tokens=tokens, inferences=inferences,
+                          hits=hits, misses=misses)
         arrived = executing = 0.0
         for old, new in known.values():
             # One that was silent for a while tells of a longer time than the others.
@@ -117,4 +126,4 @@ class Arrivals:
             arrived += max(0.0, new.came - old.came) * seconds / since
             executing += max(0.0, new.spent.computed - old.spent.computed) / since
         return Growth(arrived=arrived, rejected=rejected, executing=executing, served=served, spent=spent,
-                      tokens=tokens, inferences=inferences)
+                      tokens=tokens, inferences=inferences, hits=hits, misses=misses)

@@ -1,8 +1,9 @@
 """Requests of our own during an analysis: few, to see whether both revisions answer alike; more while live traffic is
 too thin to compare them by.
 
-Both get the same input, one after the other, in turns first. Their durations are not taken here: the servers count the
-probes like any request, and the scrapes that follow bring them into the same test as live traffic.
+Both get the same input, one after the other, in turns first, and no cache stands before either. Their durations are not
+taken here: the servers count the probes like any request, and the scrapes that follow bring them into the same test as
+live traffic.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PAIRS: Final = 5
 BUDGET: Final = 0.7
 # In one analysis: what is unknown by then is not for lack of samples.
 MOST_PAIRS: Final = 3000
-Ends = tuple[str, str]
+# Address, and the name that the model has there.
+Ends = tuple[tuple[str, str], tuple[str, str]]
 Answered = dict[str, Tensor] | None
 
 
@@ -44,14 +46,15 @@ class Prober:
             sorted(pod for pod in replicas if revisions.get(pod) == name)
             for name in (question.stable, question.candidate)
         )
+        names = question.name_at(question.stable), question.name_at(question.candidate)
         if question.alone:
-            stable = candidate
+            stable, names = candidate, (names[1], names[1])
         if not (pairs and stable and candidate):
             return
-        ends = (replicas[stable[0]], replicas[candidate[0]])
+        ends = (replicas[stable[0]], names[0]), (replicas[candidate[0]], names[1])
         began = self._clock()
         try:
-            metadata = {} if question.generates else await self._client.metadata(ends[0], question.model)
+            metadata = {} if question.generates else await self._client.metadata(*ends[0])
             for _ in range(pairs):
                 await self._pair(question, ends, metadata, window)
                 if self._clock() - began > BUDGET:
@@ -73,11 +76,11 @@ class Prober:
         seed = window.tries
         request = make_prompt(seed) if question.generates else await self._client.apart(make_request, metadata, seed)
         if seed % 2:
-            theirs = await self._try(ends[1], question.model, request)
-            mine = await self._ask(ends[0], question.model, request)
+            theirs = await self._try(*ends[1], request)
+            mine = await self._ask(*ends[0], request)
         else:
-            mine = await self._ask(ends[0], question.model, request)
-            theirs = await self._try(ends[1], question.model, request)
+            mine = await self._ask(*ends[0], request)
+            theirs = await self._try(*ends[1], request)
         same_model = question.limits.similarity is not None
         window.probed(self._clock(), await self._client.apart(_compared, mine, theirs, same_model))
 

@@ -237,7 +237,8 @@ class Signals:
         window.add(Sample(time=began, ready=len(target.replicas), pending=pending, missing=missing,
                           arrived=grown.arrived, inflight=grown.executing, served=grown.served, spent=grown.spent,
                           starting=tuple(began - made for made in target.starting), held=held, p99=p99,
-                          rejected=grown.rejected, running=running, caches=caches, inferences=grown.inferences))
+                          rejected=grown.rejected, hits=grown.hits, misses=grown.misses, running=running,
+                          caches=caches, inferences=grown.inferences))
 
     def _judge(self, key: Key, watched: _Watched) -> float:
         """Seconds until the next round."""

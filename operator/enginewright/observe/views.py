@@ -8,7 +8,7 @@ from enginewright.core import labels
 from enginewright.core.config import DefaultStore
 from enginewright.core.default_store import with_store
 from enginewright.core.internal import has_old_places, joined
-from enginewright.core.manifests import monitored, proven_digest
+from enginewright.core.manifests import caches, monitored, proven_digest
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -105,6 +105,7 @@ def deployment_view(raw: Raw) -> DeploymentView:
         manifest_digest=proven_digest(section(raw, "spec", "template", "spec")),
         pods_manager=_pods_manager(raw),
         monitored=monitored(section(raw, "spec", "template", "spec")),
+        caches=caches(section(raw, "spec", "template", "spec")),
         refused=str(failure.get("message") or "") if failure.get("status") == "True" else "",
     )
 

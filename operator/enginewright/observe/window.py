@@ -88,7 +88,8 @@ class Window:
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
                     for pod in (*last.full, *sample.full)}
             kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full,
-                           calm=last.calm + sample.calm, queued=added(last.queued, sample.queued))
+                           calm=last.calm + sample.calm, queued=added(last.queued, sample.queued),
+                           hits=last.hits + sample.hits)
         self._old.append(kept)
 
     def serve(self, revisions: Iterable[str]) -> None:

@@ -20,8 +20,9 @@ class _Shown:
     """``conditions`` are (type, status, reason), ``cost`` (currency, price of a million inferences), ``quality`` what
     status.quality has, ``rate`` inferences a joule as the build measured them, idle power included. ``objective`` is
     (quantile, seconds), ``tokens`` (quantile, seconds to the first, seconds for each further one or None), ``live`` the
-    p99 in seconds, ``rejected`` counts requests of the last minute. ``served`` is (currency, price of a million), and
-    ``idle`` the share of the replicas that no client asked for."""
+    p99 in seconds, ``rejected`` counts requests of the last minute, ``hit_share`` is the share of these that a cache
+    answered. ``served`` is (currency, price of a million), and ``idle`` the share of the replicas that no client asked
+    for."""
 
     conditions: tuple[tuple[str, str, str], ...] = ()
     cost: tuple[str, float] | None = None
@@ -33,6 +34,7 @@ class _Shown:
     rejected: int | None = None
     served: tuple[str, float] | None = None
     idle: float | None = None
+    hit_share: float | None = None
 
 
 class Exposed(Collector):
@@ -58,6 +60,7 @@ class Exposed(Collector):
             rejected=(status.get("autoscaling") or {}).get("rejected"),
             served=(cost["currency"], served["perMillion"]) if cost and "perMillion" in served else None,
             idle=served.get("idleShare"),
+            hit_share=(status.get("autoscaling") or {}).get("cacheHitShare"),
         )
 
     def forget(self, key: Key) -> None:
@@ -80,7 +83,12 @@ class Exposed(Collector):
         rejections = GaugeMetricFamily("enginewright_rejected_requests",
                                        "Requests rejected in the last minute after their timeout in a queue, as in "
                                        "status.autoscaling.", labels=OBJECT)
+        shares = GaugeMetricFamily("enginewright_cache_hit_share",
+                                   "Share of the requests of the last minute that the response cache answered, as in "
+                                   "status.autoscaling.", labels=OBJECT)
         for key, shown in self._shown.items():
+            if shown.hit_share is not None:
+                shares.add_metric((key.namespace, key.name), shown.hit_share)
             if shown.rejected is not None:
                 rejections.add_metric((key.namespace, key.name), shown.rejected)
             if shown.live is not None:
@@ -93,7 +101,8 @@ class Exposed(Collector):
                 for bound, name in (("mean", "agreement"), ("low", "low"), ("high", "high"), ("required", "required")):
                     agreement.add_metric((key.namespace, key.name, bound), shown.quality[name])
                 answers.add_metric((key.namespace, key.name), shown.quality["samples"])
-        yield from (conditions, *self._costs(), agreement, answers, rates, *self._objectives(), lives, rejections)
+        yield from (conditions, *self._costs(), agreement, answers, rates, *self._objectives(), lives, rejections,
+                    shares)
 
     def _costs(self) -> Iterator[Metric]:
         costs = GaugeMetricFamily("enginewright_cost_per_million_inferences", "Cost, as in status.cost.",

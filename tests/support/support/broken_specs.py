@@ -139,6 +139,11 @@ _OF_A_TASK = (
            "evaluation names captured tensors"),
     Broken("a queue of a language model", _language(serving={"queue": {"maxQueueSize": 8}}),
            "spec.serving.queue", "8", "remove it", "spec.serving.queue is of Triton's queue"),
+    Broken("a response cache of a language model", _language(serving={"responseCache": {"sizeMebibytes": 64}}),
+           "spec.serving.responseCache", "64", "remove it", "spec.serving.responseCache keeps answers in tensors"),
+    Broken("a response cache that leaves no memory", {**SOURCE, "serving": {
+        "responseCache": {"sizeMebibytes": 2048}, "resources": {"limits": {"memory": "2Gi"}}}},
+           "spec.serving.responseCache.sizeMebibytes", "2048", "raise that by the size of the cache"),
     Broken("a language model that captures", _language(quality={"capture": {}}),
            "spec.quality.capture", "{", "remove it", "spec.quality.capture keeps tensors of live requests"),
     Broken("a fleet of a language model", _fleet(task="generate", accuracy={"evaluation": {"uri": "pvc://m/e"}}),

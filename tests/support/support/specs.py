@@ -87,7 +87,8 @@ _queue = _optional(**_queue_policy) | st.fixed_dictionaries({"priorityLevels": s
     "defaultPriorityLevel": st.integers(1, 3), "priorityQueuePolicy": st.lists(
         st.fixed_dictionaries({"level": st.integers(1, 3)}, optional=_queue_policy), max_size=3,
         unique_by=lambda one: one["level"]), **_queue_policy})
-_serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"), queue=_queue)
+_serving = _optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/triton:1"), queue=_queue,
+                     responseCache=st.fixed_dictionaries({"sizeMebibytes": st.integers(1, 2000)}))
 
 
 @st.composite

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from enginewright.core.comparison.mirrored import Mirrored
 from enginewright.core.reasons import Reason
 from enginewright.core.sequential import Interval
+from enginewright_builder.contract import COMPUTED
 
 # Seconds that an analysis may take; the scraper keeps 1800.
 MOST_PATIENCE: Final = 1500.0
@@ -46,7 +47,7 @@ class Question:
     """Which two revisions are compared. ``key`` names the analysis: another one begins with no samples. ``model`` is
     the name under which both serve it. ``alone`` when the stable one has no replica left to compare with; ``mirror``
     when live requests of the stable one are to be sent to the candidate as well; ``generates`` when they serve a
-    language model."""
+    language model. ``caching`` are those of both that answer repeated requests from a cache."""
 
     key: str
     stable: str
@@ -56,6 +57,11 @@ class Question:
     alone: bool = False
     mirror: bool = False
     generates: bool = False
+    caching: frozenset[str] = frozenset()
+
+    def name_at(self, revision: str) -> str:
+        """The name at which every answer is computed."""
+        return f"{self.model}{COMPUTED}" if revision in self.caching else self.model
 
 
 @dataclass(frozen=True, kw_only=True)

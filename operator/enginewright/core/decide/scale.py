@@ -38,8 +38,9 @@ from enginewright.core.step import Step
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
 REFRESH_SECONDS = 10.0
+# What of rejected requests and of hits of the cache status shows.
+LAST_MINUTE = 60.0
 # Of a p99, a change that is worth a write of status.
-REJECTED_SECONDS = 60.0
 VISIBLE = 0.1
 # A decision that could not be carried out yet is not noted again within this time.
 SAME_DECISION_SECONDS = 60.0
@@ -196,7 +197,8 @@ def _remember(
     depth = None if found.queue_depth is None else round(found.queue_depth)
     if depth != before.queue_depth and (decision or not ctx.fresh(before.queue_depth_time, REFRESH_SECONDS)):
         update |= {"queue_depth": depth, "queue_depth_time": timestamp(ctx.now)}
-    return before.model_copy(update={**update, **_live(ctx, before), **_rejected(ctx, before)})
+    return before.model_copy(update={**update, **_live(ctx, before), **_rejected(ctx, before),
+                                      **_hit_share(ctx, before)})
 
 
 def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
@@ -214,10 +216,24 @@ def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     window = ctx.observed.signals
     if ctx.spec.serving.queue is None or window is None:
         return {"rejected": None, "rejected_time": None}
-    found = round(sum(one.rejected for one in window.samples if ctx.observed.monotonic - one.time <= REJECTED_SECONDS))
+    found = round(sum(one.rejected for one in window.samples if ctx.observed.monotonic - one.time <= LAST_MINUTE))
     if found == before.rejected or (before.rejected and ctx.fresh(before.rejected_time, REFRESH_SECONDS)):
         return {}
     return {"rejected": found, "rejected_time": timestamp(ctx.now)}
+
+
+def _hit_share(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
+    """As the p99 is shown."""
+    window = ctx.observed.signals
+    if ctx.spec.serving.response_cache is None or window is None:
+        return {"cache_hit_share": None, "cache_hit_share_time": None}
+    newest = [one for one in window.samples if ctx.observed.monotonic - one.time <= LAST_MINUTE]
+    hits = sum(one.hits for one in newest)
+    looked_for = hits + sum(one.misses for one in newest)
+    found = round(hits / looked_for, 3) if looked_for else None
+    if found == before.cache_hit_share or ctx.fresh(before.cache_hit_share_time, REFRESH_SECONDS):
+        return {}
+    return {"cache_hit_share": found, "cache_hit_share_time": None if found is None else timestamp(ctx.now)}
 
 
 def _price_of(ctx: PassContext, stable: DeploymentView | None) -> float | None:

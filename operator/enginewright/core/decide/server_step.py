@@ -277,7 +277,7 @@ def answer(memory: ServerStatus, key: str, digest: str, facts: Facts, before: Ru
     return ServerStatus(
         image=memory.image, key=key, image_id=digest or None, triton=server.tritonserver or None,
         python=server.python or None, architecture=server.architecture or None, backends=server.backends,
-        libraries=_libraries(server), cuda=server.cuda or None, drivers=server.drivers or None,
+        caches=server.caches, libraries=_libraries(server), cuda=server.cuda or None, drivers=server.drivers or None,
         runtime=RuntimeStatus(backends=runtime.backends, python_runtimes=runtime.python_runtimes),
         builder_image=memory.builder_image,
         builder_libraries=_libraries(facts.builder), digests=memory.digests)

@@ -15,7 +15,7 @@ from enginewright.core.quantity import count
 from enginewright.core.reasons import Reason
 from enginewright.core.request import server_image
 from enginewright.core.serving import pods_of
-from enginewright_builder.contract import EXIT_TRANSIENT, EXIT_USER, MISFITS, SMOKE_TEST_FAILED
+from enginewright_builder.contract import EXIT_TRANSIENT, EXIT_UNCACHEABLE, EXIT_USER, MISFITS, SMOKE_TEST_FAILED
 
 # A replica that restarts so often before it is ready will not get ready.
 CRASHES = 3
@@ -152,7 +152,8 @@ def refusal(
     that looks for an engine that was there before ``record`` is about to be replaced, and says nothing of it."""
     found = refusing(pods, revision, record)
     if not found:
-        return _misfit(pods, revision) or _wrong_answers(pods, revision)
+        return (_misfit(pods, revision) or _uncacheable(pods, revision, namespace)
+                or _wrong_answers(pods, revision))
     words = _last_words(found[0], namespace)
     return Trouble(
         reason=Reason.ENGINE_REFUSED, message=f"Replica {found[0].name} refuses the engine before loading it: {words}"
@@ -176,6 +177,16 @@ def _misfit(pods: tuple[PodView, ...], revision: str) -> Trouble | None:
             return Trouble(
                 reason=reason, message=f"Replica {pod.name}{where} refuses the engine before loading it: {words}."
             )
+    return None
+
+
+def _uncacheable(pods: tuple[PodView, ...], revision: str, namespace: str) -> Trouble | None:
+    """A replica whose engine is whole and not for a response cache. Another build would give the same interface."""
+    for pod in pods:
+        refused = pod.failed_container == CONTAINER_VERIFY and pod.exit_code == EXIT_UNCACHEABLE
+        if refused and pod.revision == revision and not pod.deleting and not pod.ready:
+            return Trouble(reason=Reason.CACHE_UNSAFE,
+                           message=f"Replica {pod.name} does not start: {_last_words(pod, namespace)}.")
     return None
 
 

@@ -15,6 +15,7 @@ from enginewright.core.manifests.request_configmap import request_configmap
 from enginewright.core.manifests.resolve_job import resolve_job, resolve_job_name
 from enginewright.core.manifests.revision import read_revision, revision_configmap
 from enginewright.core.manifests.routes import grpc_route, http_route, routes
+from enginewright.core.manifests.server import caches
 from enginewright.core.manifests.service import (
     NO_REVISION,
     activator_service,
@@ -28,7 +29,7 @@ from enginewright.core.manifests.signing import signing_secret
 __all__ = [
     "LEASE_SECONDS", "NO_REVISION", "Owner", "activator", "activator_name",
     "activator_service", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
-    "build_deadline", "build_job", "build_job_name", "build_lease",
+    "build_deadline", "build_job", "build_job_name", "build_lease", "caches",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
     "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key",
     "monitored", "pdb", "proven_digest",

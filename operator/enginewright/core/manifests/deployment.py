@@ -27,7 +27,7 @@ from enginewright.core.manifests.common import (
 )
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.quality import Captures, language_model_monitor, monitor, trace_volumes
-from enginewright.core.manifests.server import SMOKE_PATH, server, startup_seconds
+from enginewright.core.manifests.server import SMOKE_PATH, server, server_resources, startup_seconds
 from enginewright.core.manifests.server_generate import language_model_server
 from enginewright.core.manifests.service import mirror_name
 from enginewright.core.manifests.signing import capture_key_volume
@@ -67,9 +67,9 @@ def revision_name(fingerprint: str, spec: Spec, placement: Placement, config: Op
         "store": spec.store.uri,
         **({"access": access} if (access := store_access(spec)) else {}),
         # The field runtime went, whose one value stays, so that revisions keep their names.
-        # So does a spec without a queue policy.
-        "serving": {"runtime": "triton", **spec.serving.model_dump(
-            mode="json", exclude={"image"} | (set() if spec.serving.queue else {"queue"}))},
+        # So does a spec without a queue policy, and one without a cache.
+        "serving": {"runtime": "triton", **spec.serving.model_dump(mode="json", exclude={"image"} | {
+            name for name in ("queue", "response_cache") if getattr(spec.serving, name) is None})},
         "placement": [dict(placement.limits), node_placement(_spot(placement, spec, config)),
                       device_claims("", placement)],
     }, 8)
@@ -153,7 +153,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **node_placement(placement),
         **device_claims(owner.name, placement),
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
-        "initContainers": [_verify(spec, record, config), *_fits(spec, placement, config)],
+        "initContainers": [_verify(owner, spec, record, config), *_fits(spec, placement, config)],
         "containers": [_server(owner, spec, record, placement, config),
                        *_monitor(owner, spec, record, config, captures)],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
@@ -178,7 +178,8 @@ def _monitor(owner: Owner, spec: Spec, record: EngineRecord, config: OperatorCon
     if record.outcome.generate:
         return [language_model_monitor(spec.quality, owner.served_as, record.fingerprint, config)]
     mirror = mirror_name(owner.name) if spec.rollout.analysis.mirror else ""
-    return [monitor(spec.quality, owner.served_as, record.fingerprint, config, mirror=mirror, captures=captures)]
+    return [monitor(spec.quality, owner.served_as, record.fingerprint, config, mirror=mirror, captures=captures,
+                    cached=spec.serving.response_cache is not None)]
 
 
 def monitored(pod: Mapping[str, Any]) -> bool:
@@ -217,7 +218,7 @@ def proven_digest(pod: Mapping[str, Any]) -> str:
     return ""
 
 
-def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
+def _verify(owner: Owner, spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
     """Copies the engine from the store into the pod, and checks every file against the manifest on the way. It alone
     sees the whole of the store: mounting the engine's folder alone would create it where it is missing."""
     bucket = in_bucket(spec.store.uri)
@@ -232,6 +233,7 @@ def _verify(spec: Spec, record: EngineRecord, config: OperatorConfig) -> JSON:
         "args": [f"{ENGINE_PATH}/{record.fingerprint}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
                  *(["--queue", queue_request(spec.serving.queue).to_json()] if spec.serving.queue else []),
+                 *(["--response-cache", owner.served_as] if spec.serving.response_cache else []),
                  labels.VERIFY_FROM, spec.store.uri if bucket else folder],
         **({"env": trusted} if trusted else {}),
         **({"envFrom": variables} if variables else {}),
@@ -257,7 +259,7 @@ def _fits(spec: Spec, placement: Placement, config: OperatorConfig) -> list[JSON
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         "command": ["/bin/sh", "-c", check],
-        "resources": resources(config.server_resources, spec.serving.resources, placement),
+        "resources": resources(server_resources(spec, config), spec.serving.resources, placement),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},

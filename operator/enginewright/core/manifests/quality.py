@@ -48,13 +48,14 @@ class Captures:
 
 
 def monitor(quality: QualitySpec, served_as: str, fingerprint: str, config: OperatorConfig, *, mirror: str,
-            captures: Captures | None = None) -> JSON:
+            captures: Captures | None = None, cached: bool = False) -> JSON:
     """Where ``mirror`` is not empty it is the name of the Service that live requests are sent to as well. Then the
     monitor gets its namespace, for that Service's whole name, and its address, so that it sends no request to itself.
-    """
+    Of a server with a cache (``cached``) it looks at computed answers alone."""
     environment = [_of_pod("POD_NAMESPACE", "metadata.namespace"), _of_pod("POD_IP", "status.podIP")]
     words = [*_words(quality, served_as, f"--traces={labels.TRACES_PATH}"), f"--triton-port={labels.HTTP_PORT}",
-             *([f"--mirror={mirror}"] if mirror else []), *_capture_arguments(quality, captures)]
+             *([f"--mirror={mirror}"] if mirror else []), *(["--cached"] if cached else []),
+             *_capture_arguments(quality, captures)]
     found = _container(quality, config, words, [_reference(fingerprint), *trace_mounts(), *_capture_mounts(captures)])
     return {**found, **({"env": environment} if mirror else {})}
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.config import OperatorConfig
+from enginewright.core.config import OperatorConfig, Resources
 from enginewright.core.manifests.common import (
     JSON,
     Owner,
@@ -20,15 +22,20 @@ from enginewright.core.manifests.quality import trace_arguments, trace_mounts
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.published import published
+from enginewright.core.quantity import parse_quantity
 from enginewright.core.request import server_image
 from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY
+from enginewright.core.spec.response_cache_rules import MEBIBYTE
+from enginewright_builder.contract import COMPUTED, MODEL_FOLDER, MODEL_REPOSITORY
 
 MODELS_PATH = "/models"
 SMOKE_PATH = "/smoke-test"  # holds the program that tries the server, and recorded answers: a few MB
 CONFIG_FILE = "config.pbtxt"
+# What the verify container leaves beside the smoke test: a model that caches answers, and asks the engine for others.
+FRONT_FOLDER = "front"
+_CACHE = "--cache-config=local,size="
 STARTUP_PERIOD = 2
 
 
@@ -50,45 +57,81 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         "args": _arguments(spec, config),
         **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
         "ports": container_ports(TRITON),
-        "resources": resources(config.server_resources, spec.serving.resources, placement),
+        "resources": resources(server_resources(spec, config), spec.serving.resources, placement),
         "securityContext": container_security(),
-        "startupProbe": smoke_test(TRITON, owner, startup_seconds(record)),
+        "startupProbe": smoke_test(TRITON, engine_name(owner, spec), startup_seconds(record)),
         "readinessProbe": http_probe(TRITON.ready_path, period=2, timeout=2, failures=3),
         # Slow to kill: a server at its limit answers late, and killing it makes the others later.
         "livenessProbe": http_probe(TRITON.live_path, period=10, timeout=5, failures=6),
         # Endpoints are withdrawn while it sleeps; only then does Triton stop taking connections.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{owner.served_as}", "subPath": sub_path,
-                          "readOnly": True},
+        "volumeMounts": [{"name": "engine", "mountPath": f"{MODELS_PATH}/{engine_name(owner, spec)}",
+                          "subPath": sub_path, "readOnly": True},
                          {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True}, *_config(owner, spec),
                          *scratch_mounts(), *(trace_mounts() if spec.quality else [])],
     }
 
 
 def _config(owner: Owner, spec: Spec) -> list[JSON]:
-    """Over the engine's own: what the verify container made of it, with the queue policy."""
-    return [{"name": "smoke-test", "mountPath": f"{MODELS_PATH}/{owner.served_as}/{CONFIG_FILE}",
-             "subPath": CONFIG_FILE, "readOnly": True}] if spec.serving.queue else []
+    """Over the engine's own: what the verify container made of it, with the queue policy. Beside the engine: the model
+    that answers repeated requests, under the name that clients know."""
+    places = {f"{engine_name(owner, spec)}/{CONFIG_FILE}": CONFIG_FILE} if spec.serving.queue else {}
+    if spec.serving.response_cache:
+        places |= {owner.served_as: FRONT_FOLDER}
+    return [{"name": "smoke-test", "mountPath": f"{MODELS_PATH}/{place}", "subPath": path, "readOnly": True}
+            for place, path in places.items()]
+
+
+def engine_name(owner: Owner, spec: Spec) -> str:
+    """What the server knows the engine by, which computes each answer: another name than clients use where a cache
+    stands before it."""
+    return f"{owner.served_as}{COMPUTED}" if spec.serving.response_cache else owner.served_as
+
+
+def caches(pod: Mapping[str, Any]) -> bool:
+    """Whether the server in pods of the spec ``pod`` answers repeated requests from a cache."""
+    return any(str(word).startswith(_CACHE) for one in pod.get("containers") or ()
+               if one.get("name") == labels.CONTAINER_SERVER for word in one.get("args") or ())
+
+
+def server_resources(spec: Spec, config: OperatorConfig) -> Resources:
+    """The operator's own, with room for the cache; who states memory has thought of it."""
+    own, cache = config.server_resources, spec.serving.response_cache
+    if cache is None:
+        return own
+    return Resources(requests=_with(own.requests, cache.size_mebibytes), limits=_with(own.limits, cache.size_mebibytes))
+
+
+def _with(quantities: Mapping[str, str], mebibytes: int) -> dict[str, str]:
+    memory = quantities.get("memory")
+    if memory is None:
+        return dict(quantities)
+    return {**quantities, "memory": f"{math.ceil(parse_quantity(memory) / MEBIBYTE) + mebibytes}Mi"}
 
 
 def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
     on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
     return [
         *TRITON.program, f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
-        TRITON.exit_word(config.exit_timeout), *TRITON.port_words, *on_cpu,
+        TRITON.exit_word(config.exit_timeout), *TRITON.port_words, *on_cpu, *_cache_arguments(spec),
         # Traces last: of settings of one name Triton takes the last, and the monitor lives on these.
         *config.server_args, *(trace_arguments() if spec.quality else [])]
 
 
-def smoke_test(server: Server, owner: Owner, seconds: int) -> JSON:
+def _cache_arguments(spec: Spec) -> list[str]:
+    cache = spec.serving.response_cache
+    return [f"{_CACHE}{cache.size_mebibytes * MEBIBYTE}"] if cache else []
+
+
+def smoke_test(server: Server, model: str, seconds: int) -> JSON:
     """The model answers as it was proven to, or its container ends: only then do the other probes begin. It has as long
     to answer as the server has to load. An image without Python is asked whether it is ready, no more."""
     url = f"http://127.0.0.1:{labels.HTTP_PORT}{server.ready_path}"
     # Triton's path is the program's own: said again, it would replace all replicas that run.
     ready = "" if server is TRITON else f" --ready={server.ready_path}"
     command = (f"command -v python3 >/dev/null || exec curl -fsS -o /dev/null {url}; "
-               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={owner.served_as} --port={labels.HTTP_PORT} "
+               f"exec python3 -I -S {SMOKE_PATH}/smoke.py --model={model} --port={labels.HTTP_PORT} "
                f"--seconds={seconds}{ready}")
     return {"exec": {"command": ["/bin/sh", "-c", command]}, "periodSeconds": STARTUP_PERIOD,
             "timeoutSeconds": seconds + 10, "failureThreshold": math.ceil(seconds / STARTUP_PERIOD)}

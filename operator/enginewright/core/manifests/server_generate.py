@@ -47,7 +47,7 @@ def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summar
         "ports": container_ports(VLLM),
         "resources": resources(config.server_resources, spec.serving.resources, placement),
         "securityContext": container_security(),
-        "startupProbe": smoke_test(VLLM, owner, startup_seconds(record)),
+        "startupProbe": smoke_test(VLLM, owner.served_as, startup_seconds(record)),
         # One Python process sends all streams and answers the probes: with many streams it answers late.
         "readinessProbe": http_probe(VLLM.ready_path, period=2, timeout=5, failures=3),
         "livenessProbe": http_probe(VLLM.live_path, period=10, timeout=5, failures=6),

@@ -35,6 +35,15 @@ class InstancesSpec(SpecModel):
     """Instances of the model in one replica (for each GPU). Left out: measured and chosen."""
 
 
+class ResponseCacheSpec(SpecModel):
+    """Answer repeated requests from a replica's memory. For engines with one output, whose inputs have one size that
+    requests choose. A change makes a new revision and rebuilds nothing."""
+
+    size_mebibytes: int = Field(ge=1, le=1_048_576)
+    """MiB of memory for answers in each replica; the oldest go first. It is added to the operator's own request of
+    memory, and counts in those of serving.resources."""
+
+
 class ServingSpec(SpecModel):
     """The server's pods."""
 
@@ -47,6 +56,8 @@ class ServingSpec(SpecModel):
     queue: QueueSpec | None = None
     """What becomes of requests that wait in a replica: how many, how long, and in which order. Left out: all wait, in
     the order in which they came."""
+    response_cache: ResponseCacheSpec | None = None
+    """Answer repeated requests from a replica's memory. Left out: each is computed."""
 
 
 class StoreSpec(SpecModel):

@@ -69,6 +69,7 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(path="accuracy.task", why=_LABELS),
     _value("accuracy.groupBy", _LABELS, "", remedy="remove it"),
     Foreign(path="serving.queue", why="is of Triton's queue, and vLLM has another"),
+    Foreign(path="serving.responseCache", why="keeps answers in tensors, and vLLM has a cache of prompts of its own"),
     Foreign(path="quality.capture", why="keeps tensors of live requests, and a language model reads text"),
     Foreign(path="placement.classes", why="does not work for language models yet",
             remedy="write accelerator and gpu, and an object for each class"),

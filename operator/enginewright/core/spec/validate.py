@@ -20,6 +20,7 @@ from enginewright.core.spec.postprocess_rules import postprocess_problems
 from enginewright.core.spec.quality_rules import captured_problems, is_captured, quality_problems
 from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
+from enginewright.core.spec.response_cache_rules import response_cache_problems
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
 from enginewright.core.spec.tasks import task_problems
@@ -399,5 +400,5 @@ def _secrets(spec: Spec) -> Iterator[Problem]:
 _CHECKS: tuple[Callable[[Spec], Iterator[Problem]], ...] = (
     _replicas, schedule_problems, _engine, _checkpoints, _data, _accuracy, _labels, _objective, _energy, _batching,
     _placement, _mig, _rollout, _gateway, _interface, _uris, _resources, reach_problems, _signature, _store,
-    quality_problems, captured_problems, queue_problems,
+    quality_problems, captured_problems, queue_problems, response_cache_problems,
 )

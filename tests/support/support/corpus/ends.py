@@ -62,6 +62,7 @@ BY_OPERATOR: Mapping[str, tuple[str, ...]] = {
     **{f"spec.{block}.tolerations[0].operator": ("'Exists'",) for block in ("placement", "placement.classes[0]")},
     "spec.placement.classes[0].gpu.product": ("empty",),
     "spec.serving.queue.maxQueueSize": ("the least",),
+    "spec.serving.responseCache.sizeMebibytes": ("the most",),
     "spec.serving.queue.defaultTimeoutMicroseconds": ("the least", "null"),
     "spec.serving.queue.priorityLevels": ("the least",),
     "spec.serving.queue.priorityQueuePolicy": ("32 items",),

@@ -47,6 +47,7 @@ GPU: Raw = {
                   "nodeSelector": {"pool": "inference"}, "tolerations": [_TOLERATION],
                   "spot": {"builds": "Prefer", "replicas": "Require"}},
     "serving": {"image": "registry.example/triton:1", "resources": _RESOURCES, "podTemplate": _pods("server"),
+                "responseCache": {"sizeMebibytes": 256},
                 "queue": {"maxQueueSize": 200_000, "defaultTimeoutMicroseconds": 20_000_000,
                           "timeoutAction": "continue", "allowTimeoutOverride": True,
                           "priorityLevels": 3, "defaultPriorityLevel": 2,

@@ -21,6 +21,7 @@ from enginewright.core.decide.strategy.state import RolloutState
 from enginewright.core.decide.strategy.waiting import (
     none_serves,
     taken_over,
+    without_cache,
     without_engine,
     without_gateway,
     without_objective,
@@ -46,7 +47,8 @@ def desire(target: Target, wanted: int) -> Desired:
 
 def _desire(target: Target, wanted: int) -> Desired:
     ctx, stable = target.ctx, target.ctx.serving.stable
-    for waits in (without_gateway, withdraw, without_engine, without_objective, without_queue_time, without_replicas):
+    for waits in (without_gateway, withdraw, without_engine, without_objective, without_queue_time, without_cache,
+                  without_replicas):
         if waiting := waits(target, wanted):
             return waiting
     if none_serves(target, wanted):

@@ -48,6 +48,8 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
         model=ctx.obj.served_as,
         alone=split.stable == 0,
         generates=generates,
+        caching=frozenset(one.revision for one in ctx.observed.deployments
+                          if one.caches and one.revision in (stable, candidate)),
         mirror=alike and analysis.mirror and ctx.spec.quality is not None and split.stable > 0,
         limits=Limits(
             slowdown=analysis.max_slowdown,

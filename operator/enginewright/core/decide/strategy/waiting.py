@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from enginewright.core.conditions import Finding, no, open_question
 from enginewright.core.context import LOOK_AGAIN, PassContext
+from enginewright.core.decide import fit
 from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
 from enginewright.core.decide.objective import Shown, measured, shown
 from enginewright.core.decide.strategy.back import alone, as_it_is, give_share_back, shares_traffic, wrong
@@ -26,6 +27,9 @@ from enginewright.core.spec.queue import shortest_timeout
 from enginewright.core.status import RolloutStatus
 from enginewright.core.step import Step
 from enginewright_builder.contract import GenerateSummary
+
+# Triton's cache in the server's own memory.
+CACHE = "local"
 
 
 def without_gateway(target: Target, wanted: int) -> Desired | None:
@@ -125,6 +129,22 @@ def without_queue_time(target: Target, wanted: int) -> Desired | None:
         f"Revision {target.revision} does not start: {field} {timeout} is not more than the queue delay of "
         f"{serving.max_queue_delay_us} microseconds that the build chose. Raise it, or write a smaller "
         f"spec.batching.maxQueueDelayMicroseconds, for which the engine is measured again{meanwhile}."))
+
+
+def without_cache(target: Target, wanted: int) -> Desired | None:
+    """None unless the spec asks for a response cache, and the server image is known to have none: its server would not
+    start."""
+    ctx, stable, server = target.ctx, target.ctx.serving.stable, target.ctx.memory.server
+    begun = stable is not None and stable.revision == target.revision
+    if ctx.spec.serving.response_cache is None or begun or server is None or server.caches is None:
+        return None
+    if CACHE in server.caches:
+        return None
+    return _refused(ctx, wanted, "its server image has no cache", lambda meanwhile: no(
+        Reason.CACHE_MISSING,
+        f"Revision {target.revision} does not start: spec.serving.responseCache needs Triton's cache {CACHE}, and "
+        f"server image {server.image} has {', '.join(server.caches) or 'no cache'}. Name an image with "
+        f"caches/local/libtritoncache_local.so in {fit.field(ctx)}, or remove responseCache{meanwhile}."))
 
 
 def _refused(ctx: PassContext, wanted: int, why: str, says: Callable[[str], Finding]) -> Desired:
