@@ -35,7 +35,7 @@ from enginewright_builder.termination import leave_outcome
 # A real image's facts are some 3 KB.
 FACTS_BYTES = 64 << 10
 # So that the facts of two images fit into a termination message.
-MOST_BACKENDS, MOST_BRANCHES, MOST_CLAUSES = 12, 8, 64
+MOST_BACKENDS, MOST_CACHES, MOST_BRANCHES, MOST_CLAUSES = 12, 4, 8, 64
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,31}")
 _TRITON = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~ -]{0,39}")
 _CUDA = re.compile(r"cuda>=(\d{1,3})\.(\d{1,3})(?:\.\d+)*")
@@ -85,9 +85,9 @@ def image_facts(found: Any) -> ImageFacts:
     cuda, drivers = _asked(found)
     return ImageFacts(
         architecture=_text(found, "architecture", _WORD), python=_text(found, "python", _WORD),
-        tritonserver=_text(found, "tritonserver", _TRITON), backends=_parts(found, "backends"),
+        tritonserver=_text(found, "tritonserver", _TRITON), backends=_parts(found, "backends", MOST_BACKENDS),
         libraries=_libraries(found.get("libraries")), cuda=cuda, drivers=drivers,
-        caches=_parts(found, "caches") if "caches" in found else None)
+        caches=_parts(found, "caches", MOST_CACHES) if "caches" in found else None)
 
 
 def _unfit(why: str) -> UserError:
@@ -108,10 +108,10 @@ def _shown(value: object) -> str:
     return ascii(value)[:60]
 
 
-def _parts(found: Mapping[str, Any], field: str) -> tuple[str, ...]:
+def _parts(found: Mapping[str, Any], field: str, most: int) -> tuple[str, ...]:
     names = found.get(field)
-    if not isinstance(names, list | tuple) or len(names) > MOST_BACKENDS:
-        raise ValueError(f"{field}: expected a list of at most {MOST_BACKENDS} names, got {_shown(names)}")
+    if not isinstance(names, list | tuple) or len(names) > most:
+        raise ValueError(f"{field}: expected a list of at most {most} names, got {_shown(names)}")
     for name in names:
         if not isinstance(name, str) or not _WORD.fullmatch(name):
             raise ValueError(f"{field}: got {_shown(name)}")

@@ -81,6 +81,7 @@ def test_an_image_tells_its_own_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     (json.dumps(found(backends=["../etc"])), "backends: got '../etc'"),
     (json.dumps(found(backends=["\x1b[31mred"])), r"backends: got '\x1b[31mred'"),
     (json.dumps(found(backends=[{"name": "x"}])), "backends: got {"),
+    (json.dumps(found(caches=["local"] * 5)), "caches: expected a list of at most 4 names"),
     (json.dumps(found(libraries={"TensorRT": "1"})), "libraries: expected a list"),
     (json.dumps(found(libraries=["TensorRT"])), "libraries: expected a list of objects"),
     (json.dumps(found(libraries=[{"name": "TensorRT", "version": "1\n2"}])), r"version: got '1\n2'"),
@@ -104,6 +105,7 @@ def test_the_longest_facts_fit_into_a_termination_message() -> None:
     facts = ask.image_facts(found(
         backends=[f"{number:032}" for number in range(ask.MOST_BACKENDS)], libraries=libraries, python="3" * 32,
         tritonserver="2" * 40, architecture="a" * 32,
+        caches=[f"{number:032}" for number in range(ask.MOST_CACHES)],
         cuda_asked="cuda>=123.456 " + " ".join(f"driver>={branch}" for branch in range(1000, 1060))))
     message = Outcome(kind="ask", ok=True, facts=Facts(server=facts, builder=facts)).to_termination_message()
     assert len(message.encode()) <= TERMINATION_MESSAGE_BYTES

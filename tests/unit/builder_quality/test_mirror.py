@@ -21,13 +21,15 @@ Reply = Callable[[Array], Array | int]
 
 
 @contextmanager
-def candidate(reply: Reply) -> Iterator[int]:
+def candidate(reply: Reply, model: str = "m") -> Iterator[int]:
     """Answers ``y`` to ``x`` in Triton's binary form; an int is a status. Gives the port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body, head = self.rfile.read(int(self.headers["Content-Length"])), int(self.headers[HEADER])
-            assert self.path == "/v2/models/m/infer"
+            if self.path != f"/v2/models/{model}/infer":
+                self.send_error(404)
+                return
             [entry] = json.loads(body[:head])["inputs"]
             assert (entry["name"], entry["datatype"]) == ("x", "FP32")
             found = reply(np.frombuffer(body[head:], "<f4").reshape(entry["shape"]))
@@ -64,6 +66,15 @@ class Names:
 def traced(*values: float) -> Traced:
     array = np.array([values], np.float32)
     return Traced(inputs={"x": array}, outputs={"y": array})
+
+
+def test_a_candidate_with_a_cache_is_asked_past_it() -> None:
+    names = Names("127.0.0.1")
+    with candidate(lambda x: x, "m_computed") as port:
+        mirror = names.mirror(port)
+        mirror.turn()
+        mirror.send(traced(1.0, 2.0))
+    assert mirror.mirrored == 1
 
 
 @pytest.mark.parametrize(("reply", "mean"), [

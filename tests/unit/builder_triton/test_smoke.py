@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from enginewright_builder import contract, verify
-from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, SMOKE_FILE, Outcome, QueuePolicy, QueueRequest
+from enginewright_builder.contract import (
+    EXIT_UNCACHEABLE,
+    MODEL_FOLDER,
+    MODEL_REPOSITORY,
+    SMOKE_FILE,
+    Outcome,
+    QueuePolicy,
+    QueueRequest,
+)
 from enginewright_builder.engine_store.folder import publish
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED
 from enginewright_builder.errors import UserError
@@ -211,6 +219,29 @@ def test_verify_leaves_the_configuration_with_a_queue_policy_and_the_engine_as_i
         "dynamic_batching {\n  default_queue_policy {\n    max_queue_size: 8\n  }\n"
         "  max_queue_delay_microseconds: 500\n}\n")
     assert verify.main(arguments) == 0, "a node that restarts runs init containers once more"
+
+
+@pytest.mark.parametrize(("outputs", "status"), [(1, 0), (2, EXIT_UNCACHEABLE)])
+def test_verify_leaves_what_answers_from_a_cache_or_says_why_it_would_be_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outputs: int, status: int
+) -> None:
+    (tmp_path / "log").touch()
+    monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "log"))
+    staging, store, target = (tmp_path / name for name in ("staging", "store", "smoke-test"))
+    model = staging / MODEL_REPOSITORY / MODEL_FOLDER
+    for folder in (model, store, target):
+        folder.mkdir(parents=True)
+    tensors = ("input", "x"), *(("output", f"y{at}") for at in range(outputs))
+    (model / "config.pbtxt").write_text("max_batch_size: 8\n" + "".join(
+        f'{kind} {{\n  name: "{name}"\n  data_type: TYPE_FP32\n  dims: 4\n}}\n' for kind, name in tensors))
+    publish(staging, store, FINGERPRINT, outcome=Outcome(kind="build", ok=True))
+    arguments = [str(store / FINGERPRINT), "--smoke-test", str(target), "--response-cache", "minilm"]
+    assert verify.main(arguments) == verify.main(arguments) == status
+    assert (target / "front" / "config.pbtxt").exists() == (target / "front" / "1").exists() == (not status)
+    if status:
+        assert "spec.serving.responseCache does not work for this engine" in (tmp_path / "log").read_text()
+    else:
+        assert 'model_name: "minilm_computed"' in (target / "front" / "config.pbtxt").read_text()
 
 
 def test_nothing_is_left_of_a_damaged_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.scaling.zero import quiet_since
+from enginewright_builder.contract import EXIT_UNCACHEABLE
 from support.cluster import SPEC, Cluster
 
 CACHE = {"responseCache": {"sizeMebibytes": 256}}
@@ -45,6 +46,23 @@ def test_with_an_image_that_has_it_a_cache_is_a_revision_of_the_same_engine() ->
     assert cluster.says("Ready") == "True/Serving"
     assert cluster.revision != old
     assert (cluster.status["fingerprint"], len(cluster.jobs)) == (engine, jobs), "nothing is built"
+
+
+def test_an_engine_whose_answers_cannot_be_kept_is_refused_by_its_replica_and_not_built_again() -> None:
+    cluster = serving()
+    old, jobs = cluster.revision, len(cluster.jobs)
+    has_caches(cluster, "local")
+    cluster.edit(serving=CACHE)
+    cluster.operate()
+    (new,) = set(cluster.replicas()) - {old}
+    words = "spec.serving.responseCache does not work for this engine, which has 2 outputs"
+    cluster.broken = {new: {"phase": "Pending", "failed_container": "verify", "exit_code": EXIT_UNCACHEABLE,
+                            "terminated_message": words}}
+    cluster.settle()
+    assert cluster.replicas().get(old) == 1
+    assert (cluster.says("RolloutComplete"), len(cluster.jobs)) == ("False/RolledBack", jobs)
+    message = cluster.condition("RolloutComplete")["message"]
+    assert words in message
 
 
 def test_the_share_of_hits_is_in_status() -> None:

@@ -31,12 +31,14 @@ class Servers:
     inputs: tuple[int, ...] = (-1, 4)
     repeats: int = 1
     asked: list[tuple[str, bytes]] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     port: int = 0
 
     async def metadata(self, _: web.Request) -> web.Response:
         return web.json_response({"name": "m", "inputs": [{"name": "x", "datatype": "FP32", "shape": self.inputs}]})
 
     async def infer(self, request: web.Request) -> web.Response:
+        self.names.append(request.path.split("/")[3])
         address = request.get_extra_info("sockname")[0]
         body = await request.read()
         self.asked.append((address, body))
@@ -54,8 +56,9 @@ class Servers:
 async def servers() -> AsyncIterator[Servers]:
     made = Servers()
     app = web.Application()
-    app.router.add_get("/v2/models/m", made.metadata)
-    app.router.add_post("/v2/models/m/infer", made.infer)
+    for name in ("m", "m_computed"):
+        app.router.add_get(f"/v2/models/{name}", made.metadata)
+        app.router.add_post(f"/v2/models/{name}/infer", made.infer)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "0.0.0.0", 0).start()
@@ -98,6 +101,16 @@ async def test_both_get_the_same_inputs_in_turns(servers: Servers, prober: Probe
     assert len({body for _, body in servers.asked}) == PAIRS
     assert window.probes.pairs == PAIRS
     assert window.probes.similarities == (1.0,) * PAIRS
+
+
+@pytest.mark.parametrize(("caching", "alone", "names"), [
+    ({"new"}, False, ["m", "m_computed"]), ({"old"}, False, ["m_computed", "m"]), ({"new"}, True, ["m_computed"] * 2),
+])
+async def test_no_cache_answers_a_probe(servers: Servers, prober: Prober, caching: set[str], alone: bool,
+                                        names: list[str]) -> None:
+    question = replace(QUESTION, caching=frozenset(caching), alone=alone)
+    await prober.round(question, REPLICAS, REVISIONS, fresh())
+    assert servers.names[:2] == names
 
 
 async def test_with_live_traffic_only_outputs_are_compared(servers: Servers, prober: Prober,

@@ -48,6 +48,36 @@ def test_pending_is_summed_over_versions_and_survives_the_zero_twin() -> None:
     assert metrics.successes == {"minilm": 12.0}
 
 
+# "m" is a cache before the engine "m_computed": 5 hits and 2 misses of clients, and 1 probe of the engine.
+CACHED = b"""nv_inference_request_success{model="m",version="1"} 7
+nv_inference_request_success{model="m_computed",version="1"} 3
+nv_inference_request_failure{model="m",reason="OTHER",version="1"} 4
+nv_inference_request_failure{model="m_computed",reason="REJECTED",version="1"} 4
+nv_inference_count{model="m",version="1"} 2
+nv_inference_count{model="m_computed",version="1"} 3
+nv_inference_exec_count{model="m",version="1"} 2
+nv_inference_exec_count{model="m_computed",version="1"} 3
+nv_inference_request_duration_us{model="m",version="1"} 2100
+nv_inference_request_duration_us{model="m_computed",version="1"} 3000
+nv_inference_queue_duration_us{model="m",version="1"} 40
+nv_inference_queue_duration_us{model="m_computed",version="1"} 300
+nv_inference_pending_request_count{model="m",version="1"} 1
+nv_inference_pending_request_count{model="m_computed",version="1"} 1
+nv_inference_request_summary_us{model="m",version="1",quantile="0.99"} 9
+nv_inference_request_summary_us{model="m_computed",version="1",quantile="0.99"} 1500
+nv_cache_num_hits_per_model{model="m",version="1"} 5
+nv_cache_num_misses_per_model{model="m",version="1"} 2
+"""
+
+
+def test_of_a_server_with_a_cache_the_engine_alone_counts_and_hits_apart() -> None:
+    metrics = parse_metrics(CACHED)
+    assert (metrics.hits, metrics.misses) == (5.0, 2.0)
+    assert (metrics.timed, metrics.busy, metrics.queued_for) == (3.0, 3000.0, 300.0)
+    assert (metrics.inferences, metrics.executions, metrics.queued, metrics.p99) == (3.0, 3.0, 1.0, 1.5)
+    assert (metrics.rejected, metrics.broken) == (4.0, 0.0)
+
+
 SUMMARY = b"""nv_inference_pending_request_count{model="m",version="1"} 0
 nv_inference_request_duration_us{model="m",version="1"} 3000
 nv_inference_queue_duration_us{model="m",version="1"} 1000

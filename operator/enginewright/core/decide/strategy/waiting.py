@@ -136,14 +136,13 @@ def without_cache(target: Target, wanted: int) -> Desired | None:
     start."""
     ctx, stable, server = target.ctx, target.ctx.serving.stable, target.ctx.memory.server
     begun = stable is not None and stable.revision == target.revision
-    if ctx.spec.serving.response_cache is None or begun or server is None or server.caches is None:
-        return None
-    if CACHE in server.caches:
+    there = server.caches if server else None
+    if ctx.spec.serving.response_cache is None or begun or server is None or there is None or CACHE in there:
         return None
     return _refused(ctx, wanted, "its server image has no cache", lambda meanwhile: no(
         Reason.CACHE_MISSING,
         f"Revision {target.revision} does not start: spec.serving.responseCache needs Triton's cache {CACHE}, and "
-        f"server image {server.image} has {', '.join(server.caches) or 'no cache'}. Name an image with "
+        f"server image {server.image} has {', '.join(there) or 'no cache'}. Name an image with "
         f"caches/local/libtritoncache_local.so in {fit.field(ctx)}, or remove responseCache{meanwhile}."))
 
 
