@@ -1,4 +1,4 @@
-"""A response cache that a server image does not have, or that could give wrong answers; and what hits are to scaling."""
+"""A response cache that a server image lacks, or that could give wrong answers; and what hits are to scaling."""
 
 from __future__ import annotations
 
