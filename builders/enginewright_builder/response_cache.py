@@ -3,8 +3,7 @@
 Triton 2.51 looks an answer up by the model and the bytes of its inputs alone: neither by their shapes nor by the
 outputs that a request asks for. It also keeps the error of a model in its Python backend, as an answer without outputs.
 Of an ensemble it keeps no error; and the engine behind it has a name of its own, at which nothing is cached: probes ask
-it there (docs/adr/0045-response-cache.md). Standard library only, as what
-checks engines is.
+it there (docs/adr/0045-response-cache.md). Standard library only, as what checks engines is.
 """
 
 from __future__ import annotations

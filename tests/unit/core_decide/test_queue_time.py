@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,3 +70,22 @@ def test_what_timeouts_reject_is_in_status_apart_from_the_queue() -> None:
     cluster.edit(serving={})
     cluster.operate()
     assert "rejected" not in cluster.status["autoscaling"]
+
+
+@pytest.mark.parametrize(("queue", "rejected", "says"), [
+    ({"defaultTimeoutMicroseconds": 50_000, "priorityLevels": 2}, 4, True), ({"maxQueueSize": 900}, 4, True),
+    ({"defaultTimeoutMicroseconds": 50_000}, 0, False), (None, 4, False),
+])
+def test_at_the_most_replicas_it_is_told_that_load_is_shed(queue: dict[str, Any] | None, rejected: int,
+                                                            says: bool) -> None:
+    cluster = serving(queue, autoscaling={"maxReplicas": 1, "algorithm": "queue", "targetQueueDepth": 2})
+    cluster.wait(60)
+    cluster.queue(800.0)
+    assert cluster.signals
+    samples = cluster.signals.samples
+    cluster.signals = replace(cluster.signals, samples=(*samples[:-1], replace(samples[-1], rejected=rejected)))
+    cluster.operate()
+    assert cluster.says("ScalingActive") == "True/AtLimit"
+    message = cluster.condition("ScalingActive")["message"]
+    assert ("Load is shed meanwhile: spec.serving.queue rejects" in message) is says
+    assert ("low priority" in message) is bool(says and queue and queue.get("priorityLevels"))

@@ -149,16 +149,27 @@ def _automatic(ctx: PassContext, stable: DeploymentView, limits: ScaleLimits) ->
     found = decide_replicas(ctx.observed.signals, current, limits, ctx.observed.monotonic, capacity)
     wanted = max(found.replicas, current) if rolling else found.replicas
     decision = _decision(ctx, before, current, wanted, found.message)
+    memory = _remember(ctx, before, wanted, decision, found)
     return ScaleResult(
         wanted=wanted,
         recommendation=found.recommendation,
         limits=limits,
         watch=True,
         decision=decision,
-        memory=_remember(ctx, before, wanted, decision, found),
+        memory=memory,
         requeue=REFRESH_SECONDS,
-        finding=_finding(found, capacity),
+        finding=_shed(ctx, memory, _finding(found, capacity)),
     )
+
+
+def _shed(ctx: PassContext, memory: AutoscalingStatus, found: Finding) -> Finding:
+    """At the most replicas, what the queue does about the rest; how much, status and metrics say."""
+    queue = ctx.spec.serving.queue
+    if found.reason != Reason.AT_LIMIT or queue is None or not memory.rejected:
+        return found
+    first = " Those of low priority wait longest and are rejected first." if queue.priority_levels else ""
+    return replace(found, message=f"{found.message} Load is shed meanwhile: spec.serving.queue rejects requests that "
+                                  f"wait too long, as status.autoscaling.rejected counts.{first}")
 
 
 def _finding(found: ScaleDecision, capacity: Capacity | None) -> Finding:
