@@ -89,7 +89,7 @@ def test_while_none_can_be_scored_it_says_so(tmp_path: Path) -> None:
 def test_a_file_too_large_to_parse_is_not_met_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = traced(tmp_path, 1, 1)
 
-    def parse(text: bytes) -> None:
+    def parse(text: bytes, computed: str) -> None:
         assert not path.exists(), "it is removed before it is parsed"
         raise MemoryError
 

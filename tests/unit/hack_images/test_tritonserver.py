@@ -64,6 +64,17 @@ def test_a_given_backend_directory_is_kept(wrapper: Path, given: tuple[str, ...]
     assert run(wrapper, "--log-info=1", *given)["arguments"] == ["--log-info=1", *given]
 
 
+@pytest.mark.parametrize(("given", "added"), [
+    (("--cache-config=local,size=9",), True), (("--cache-config", "local,size=9"), True),
+    (("--cache-config=local,size=9", "--cache-directory=/own"), False),
+])
+def test_a_server_that_caches_is_told_where_the_wheel_has_caches(wrapper: Path, given: tuple[str, ...],
+                                                                 added: bool) -> None:
+    caches = f"--cache-directory={wrapper.parent}/packages/pytriton/tritonserver/caches"
+    own = ("--backend-directory=/own", *given)
+    assert run(wrapper, *own)["arguments"] == [*([caches] if added else []), *own]
+
+
 def test_the_wheels_libraries_come_before_given_ones(wrapper: Path) -> None:
     own = f"{wrapper.parent}/packages/nvidia_pytriton.libs"
     assert run(wrapper)["libraries"] == own
