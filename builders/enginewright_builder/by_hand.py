@@ -208,7 +208,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="enginewright-build", description="Turn a model into a proven, optimised Triton model repository, with a "
                                                "report.",
         epilog="In a Job: enginewright-build resolve|build --request FILE. Remove engines: enginewright-build "
-               "gc --help. What can be built here: enginewright-build doctor. Exit status: 0 published, 2 yours to "
+               "gc --help. What can be built here: enginewright-build doctor. MLPerf's scenarios on an engine: "
+               "enginewright-build mlperf --help. Exit status: 0 published, 2 yours to "
                "mend, 3 worth another try, 1 a bug.")
     parser.add_argument("--model", required=True, metavar="URI",
                         help="folder, file, or address of the model: https://, hf://, oci://, s3:// or gs://")

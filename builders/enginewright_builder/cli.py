@@ -50,6 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _collect(_gc_parser().parse_args(words[1:]))
     if words[:1] == ["captures"]:
         return _captures(_captures_parser().parse_args(words[1:]))
+    if words[:1] == ["mlperf"]:
+        from enginewright_builder.mlperf.command import mlperf
+
+        return mlperf(words[1:])
     if words[:1] == ["doctor"]:
         return doctor(words[1:])
     return build_by_hand(parse_by_hand(words))

@@ -9,7 +9,8 @@ from enginewright_builder.contract import REPORT_FILE, REPORT_PAGE
 from enginewright_builder.report.model import AccuracyEvidence, BuildReport, Hardware, Reference
 from enginewright_builder.report.page import render
 
-__all__ = ["AccuracyEvidence", "BuildReport", "Hardware", "Reference", "read_report", "write_report"]
+__all__ = ["AccuracyEvidence", "BuildReport", "Hardware", "Reference", "read_report", "render",
+           "write_report"]
 
 
 def write_report(report: BuildReport, directory: Path) -> None:

@@ -13,10 +13,10 @@ BENCH = carried.ROOT / "hack" / "bench"
 KNOWN = set().union(*carried.listed(BENCH / "machine.txt", BENCH / "wheels.txt").values())
 FOR_TESTS = KNOWN.union(*carried.listed(BENCH / "wheels-tests.txt").values())
 COMMAND = "enginewright_builder.cli"
-# Imported only where a build reads from a bucket, hub, signed or TensorFlow source, sends traces, or has a terminal:
-# the builds of the benchmark and of tests/gpu do none of it.
+# Imported only where a build reads from a bucket, hub, signed or TensorFlow source, sends traces, has a terminal, and
+# by `enginewright-build mlperf`: the builds of the benchmark and of tests/gpu do none of it.
 UNUSED = {"obstore", "huggingface_hub", "model_signing", "opentelemetry", "rich",
-          "h5py", "keras", "tensorflow", "tf2onnx"}
+          "h5py", "keras", "tensorflow", "tf2onnx", "mlperf_loadgen"}
 GPU_TESTS = [f"gpu.{path.stem}" for path in (carried.ROOT / "tests" / "gpu").glob("*.py")]
 
 

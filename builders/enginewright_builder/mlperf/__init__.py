@@ -1,0 +1,1 @@
+"""``enginewright-build mlperf``: MLPerf's scenarios on an engine that is built."""
