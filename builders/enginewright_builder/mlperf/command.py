@@ -81,7 +81,7 @@ async def _measure(options: argparse.Namespace, command: str) -> MlperfResult:
         known = Samples(name, rows)
         best = engine.report.sweep.best if engine.report.sweep else None
         pilot = await fly(served.url, known, most=engine.most, instances=engine.report.serving.instance_count,
-                          concurrency=best.concurrency if best else 1)
+                          concurrency=best.concurrency if best else 1, seconds=options.seconds)
         if pilot.failed:
             raise ValueError(f"{pilot.failed} requests failed before LoadGen was asked: {pilot.message}")
         drives = _Drives(served.url, name, rows, engine.most, pilot, output)
@@ -137,7 +137,7 @@ class _Drives:
         most, in_flight = self._way(target.scenario)
         task = sut.Drive(url=self.url, model=self.name, rows=self.rows, target=target, folder=folder, most=most,
                          in_flight=in_flight)
-        errors = await _in_a_process(task)
+        errors = await in_a_process(task)
         return read_run(folder, target, errors, name)
 
     def _way(self, scenario: str) -> tuple[int, int]:
@@ -147,7 +147,7 @@ class _Drives:
         return (min(self.most, MULTI_STREAM_SAMPLES) if scenario == MULTI_STREAM else 1), 0
 
 
-async def _in_a_process(task: sut.Drive) -> dict[str, int]:
+async def in_a_process(task: sut.Drive) -> dict[str, int]:
     """Failed requests by kind. When this is cancelled the process ends, too. Raises what :func:`sut.drive` raises."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)

@@ -28,13 +28,14 @@ class Pilot:
     message: str = ""
 
 
-async def fly(url: str, samples: Samples, *, most: int, instances: int, concurrency: int) -> Pilot:
+async def fly(url: str, samples: Samples, *, most: int, instances: int, concurrency: int, seconds: float) -> Pilot:
     """``most`` samples fit into one request. ``concurrency``: requests of one sample that the build found to keep the
-    engine busy. Raises ``ConnectionError``."""
+    engine busy. Each load takes ``seconds`` at most. Raises ``ConnectionError``."""
     ways = [(1, max(1, concurrency)), (most, 2 * instances)] if most > 1 else [(1, max(1, concurrency))]
     async with Channels(url) as channels:
         async def loop(rows: int, in_flight: int) -> LoadResult:
-            return await closed_loop(channels, _requests(samples, rows), concurrency=in_flight, seconds=PILOT_SECONDS,
+            return await closed_loop(channels, _requests(samples, rows), concurrency=in_flight,
+                                     seconds=min(PILOT_SECONDS, seconds),
                                      warmup_seconds=WARMUP_SECONDS)
 
         single = await loop(1, 1)

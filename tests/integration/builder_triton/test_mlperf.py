@@ -17,10 +17,11 @@ from enginewright_builder.cli import main
 from enginewright_builder.contract import MODEL_FOLDER, MODEL_REPOSITORY, ObjectiveRequest, Outcome, ServingChoice
 from enginewright_builder.engine_store import folder as store
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.loadgen.logs import DETAIL, SUMMARY
+from enginewright_builder.loadgen.logs import DETAIL, SUMMARY, read_run
 from enginewright_builder.loadgen.result import MlperfResult
-from enginewright_builder.loadgen.scenarios import MULTI_STREAM, OFFLINE, SCENARIOS, SERVER, SINGLE_STREAM
-from enginewright_builder.mlperf.command import mlperf
+from enginewright_builder.loadgen.scenarios import MULTI_STREAM, OFFLINE, SCENARIOS, SERVER, SINGLE_STREAM, Target
+from enginewright_builder.loadgen.sut import Drive
+from enginewright_builder.mlperf.command import in_a_process, mlperf
 from enginewright_builder.report import write_report
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
@@ -112,6 +113,34 @@ async def test_a_server_that_runs_is_asked_by_its_address(engine: Path, server: 
     result = read(tmp_path / "out")
     assert (result.url, result.server) == (server.grpc_url, "")
     assert result.scenarios[0].run.queries >= 100
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_run_whose_requests_fail_ends_and_does_not_count(server: TritonServer, tmp_path: Path) -> None:
+    target = Target(scenario=SINGLE_STREAM, value=1.0, seconds=0.1)
+    errors = await in_a_process(Drive(url=server.grpc_url, model="multiply", target=target, folder=tmp_path,
+                                      rows=[{"x": np.zeros((1, 3, 7), np.float32)}]))
+    run = read_run(tmp_path, target, errors)
+    assert not run.valid
+    assert sum(errors.values()) == run.queries
+    assert all(kind.startswith("INVALID_ARGUMENT") for kind in errors)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_what_goes_wrong_in_loadgens_process_is_raised_here(server: TritonServer, tmp_path: Path) -> None:
+    task = Drive(url=server.grpc_url, model="multiply", rows=[{"x": np.zeros((1, 3, 8), np.float32)}],
+                 target=Target(scenario=OFFLINE, value=1.0), folder=tmp_path / "absent")
+    with pytest.raises(FileNotFoundError):
+        await in_a_process(task)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_engine_that_the_server_does_not_have_is_named(
+        engine: Path, server: TritonServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(engine), "--output", str(tmp_path / "out"), "--seconds", "0.2", "--scenario", OFFLINE, "--url",
+             server.grpc_url, "--model", "absent"]
+    assert await asyncio.to_thread(mlperf, words) == 2
+    assert "'absent'" in capsys.readouterr().err
 
 
 def test_what_the_server_refuses_is_said_before_loadgen_is_asked(
