@@ -57,14 +57,17 @@ def open_engine(folder: Path) -> Engine:
 def samples(interface: Interface, data: Path | None) -> tuple[Sequence[Row], str]:
     """Rows as requests have them, and where they come from. Raises :class:`UserError` for data that the engine does
     not take."""
+    batched = takes_batches(interface)
     if data is None:
         size = usual_size(interface, DEFAULT_SIZE)
-        return [example_inputs(interface, 1, seed, size=size) for seed in range(SYNTHETIC_SAMPLES)], SYNTHETIC
+        made = [example_inputs(interface, 1, seed, size=size) for seed in range(SYNTHETIC_SAMPLES)]
+        # Without batches a sample is a whole call.
+        return made if batched else [{name: array[0] for name, array in row.items()} for row in made], SYNTHETIC
     words = any(spec.dtype == "string" for spec in interface.inputs)
     checked = check_against(read_samples(data, _DATA, words=words), interface, _DATA).distinct()
     if checked.texts:
         raise _DATA.invalid(f"{data.name} holds texts, and the engine takes token ids", data,
                             "give arrays named as the engine's inputs, in .npz or .jsonl")
-    if not takes_batches(interface):
+    if not batched:
         return checked.rows, GIVEN
     return [{name: array[None] for name, array in row.items()} for row in checked.rows], GIVEN

@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.errors import UserError
 from enginewright_builder.load.requests import encode
 from enginewright_builder.loadgen.logs import Run, read_run
 from enginewright_builder.loadgen.result import MlperfResult, ScenarioResult
@@ -24,6 +26,7 @@ from enginewright_builder.loadgen.scenarios import (
     user_conf,
 )
 from enginewright_builder.mlperf import command
+from enginewright_builder.mlperf.engine import samples as samples_of
 from enginewright_builder.mlperf.pilot import Pilot
 from enginewright_builder.mlperf.search import FULL_RUNS, SEARCH_RUNS, SEARCH_SECONDS, UP, counts, next_target
 from enginewright_builder.report import render
@@ -227,3 +230,29 @@ def test_without_loadgen_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert command.mlperf([str(tmp_path), "--output", str(tmp_path / "out")]) == 2
     assert "pip install 'enginewright[mlperf]'" in capsys.readouterr().err
+
+
+TEXTS = Interface(inputs=(TensorSpec(name="text", dtype="string", shape=("batch", 1)),),
+                  outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 4)),))
+TOKENS = Interface(inputs=(TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..512")),),
+                   outputs=TEXTS.outputs)
+WHOLE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(2, 3)),),
+                  outputs=(TensorSpec(name="y", dtype="float32", shape=(2, 4)),))
+
+
+@pytest.mark.parametrize(("interface", "shape"), [(TEXTS, (1, 1)), (TOKENS, (1, 64)), (WHOLE, (2, 3))])
+def test_samples_are_made_up_as_one_request_has_them(interface: Interface, shape: tuple[int, ...]) -> None:
+    rows, origin = samples_of(interface, None)
+    assert origin == "synthetic"
+    assert {row[interface.inputs[0].name].shape for row in rows} == {shape}
+    assert Samples("m", rows).request([0]).batch == 1
+
+
+def test_texts_are_given_as_they_are_to_an_engine_that_takes_them(tmp_path: Path) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"text": "one"}\n{"text": "and two"}\n')
+    rows, origin = samples_of(TEXTS, file)
+    assert (origin, [row["text"].tolist() for row in rows]) == ("given", [[["one"]], [["and two"]]])
+    assert Samples("m", rows).request([0, 1]).batch == 2
+    with pytest.raises(UserError, match="the engine takes token ids"):
+        samples_of(TOKENS, file)
