@@ -20,6 +20,7 @@ from enginewright_builder.doctor import doctor
 from enginewright_builder.engine_store import bucket_gc, captures, folder_gc
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
 from enginewright_builder.objectstore.bucket import Bucket
+from enginewright_builder.offline.command import batch
 from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.system import available_cpus, limit_threads
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _build(_build_parser().parse_args(words[1:]))
     if words[:1] == ["prove"]:
         return _prove(_proof_options(words[1:]))
+    if words[:1] == ["batch"]:
+        return batch(words[1:])
     if words[:1] == ["gc"]:
         return _collect(_gc_parser().parse_args(words[1:]))
     if words[:1] == ["captures"]:

@@ -797,11 +797,29 @@ class Facts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a resolve, ask or build step ended. ``facts`` are those of an ask step. A build of a language model has
-    ``generate`` in place of ``engine`` and ``serving``."""
+class ShardSummary:
+    """Of shard ``shard`` of ``shards``: how many ``rows`` it has, and how many the whole data set. ``answered`` are
+    those that the program which ended had to ask for, the others had answers before it began."""
 
-    kind: Literal["resolve", "build", "ask"]
+    shard: int
+    shards: int
+    rows: int
+    total: int
+    answered: int
+    seconds: float = 0.0
+
+
+def shard_range(total: int, shards: int, shard: int) -> range:
+    """The rows of shard ``shard``: one after the other, and of almost the same number."""
+    return range(total * shard // shards, total * (shard + 1) // shards)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a resolve, ask, build or batch step ended. ``facts`` are those of an ask step, ``shard`` is of a batch step.
+    A build of a language model has ``generate`` in place of ``engine`` and ``serving``."""
+
+    kind: Literal["resolve", "build", "ask", "batch"]
     ok: bool
     error: ErrorReport | None = None
     source: ResolvedSource | None = None
@@ -815,6 +833,7 @@ class Outcome:
     candidates: tuple[CandidateSummary, ...] = ()
     facts: Facts | None = None
     generate: GenerateSummary | None = None
+    shard: ShardSummary | None = None
     event: str = "outcome"
     version: int = CONTRACT_VERSION
 
@@ -992,7 +1011,7 @@ _WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
-    "CandidateSummary": ("task", "tokens"), "Outcome": ("generate",),
+    "CandidateSummary": ("task", "tokens"), "Outcome": ("generate", "shard"),
     "EngineSummary": ("task", "groups", "p999_ms", "requests", "mean_ms", "pre_ms", "post_ms"),
     "GenerateSummary": ("work", "checkpoint"),
     "GenerateRequest": ("checkpoints",), "EngineRequest": ("profile",), "ResolvedSource": ("checkpoint_digests",),

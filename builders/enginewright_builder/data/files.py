@@ -14,10 +14,10 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -166,21 +166,35 @@ def _check_sizes(path: Path) -> None:
                 raise ValueError(f"{member.filename[:100]} has {shape[0]} samples, of shape {list(shape[1:])}")
 
 
-def _promised(header: bytes) -> tuple[tuple[int, ...], int]:
-    """The shape, and the length of the member in bytes, with the header."""
-    file, library = io.BytesIO(header), cast(Any, np.lib.format)  # it has no types
+@dataclass(frozen=True)
+class Header:
+    """Of an array in NumPy's format."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[Any]
+
+
+def read_header(file: IO[bytes]) -> Header:
+    """What stands in front of the array, which ``file`` then is at. Raises ``ValueError``, and what Python's own parser
+    does."""
+    library = cast(Any, np.lib.format)  # it has no types
     version = library.read_magic(file)
     read = library.read_array_header_1_0 if version == (1, 0) else library.read_array_header_2_0
-    shape, _, dtype = read(file, max_header_size=_HEADER)
-    if any(size < 0 for size in shape):
-        raise ValueError(f"a size below zero: {shape}")
-    return shape, file.tell() + math.prod(shape) * dtype.itemsize
+    header = Header(*read(file, max_header_size=_HEADER))
+    if any(size < 0 for size in header.shape):
+        raise ValueError(f"a size below zero: {header.shape}")
+    return header
+
+
+def _promised(header: bytes) -> tuple[tuple[int, ...], int]:
+    """The shape, and the length of the member in bytes, with the header."""
+    file = io.BytesIO(header)
+    found = read_header(file)
+    return found.shape, file.tell() + math.prod(found.shape) * found.dtype.itemsize
 
 
 def _read_jsonl(path: Path, where: DataField, columns: Collection[str], *, words: bool) -> SampleFile:
-    texts: list[str] = []
-    rows: list[Mapping[str, Array]] = []
-    beside = _Beside(columns)
     if path.stat().st_size > MOST_BYTES:
         raise where.invalid(f"{path.name} has more than {MOST_BYTES >> 30} GiB", path, "give fewer samples")
     try:
@@ -188,7 +202,16 @@ def _read_jsonl(path: Path, where: DataField, columns: Collection[str], *, words
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise where.invalid(f"{path.name} is not UTF-8 text: {error}", path, _FORMATS) from error
-    for number, line in enumerate(lines, start=1):
+    return parse_lines(path, enumerate(lines, start=1), where, columns, words=words)
+
+
+def parse_lines(path: Path, lines: Iterable[tuple[int, str]], where: DataField, columns: Collection[str] = (), *,
+                words: bool = False) -> SampleFile:
+    """Lines of the .jsonl at ``path``, with their numbers. Raises as :func:`read_samples`."""
+    texts: list[str] = []
+    rows: list[Mapping[str, Array]] = []
+    beside = _Beside(columns)
+    for number, line in lines:
         if not line.strip():
             continue
         entry = beside.taken(_parse_line(line, f"{path.name}:{number}", path, where), number)
@@ -274,9 +297,10 @@ def check_overlap(shared: int, evaluation: int, calibration: int, uri: str = "")
                         remedy="give other samples for calibration, for example a day's earlier traffic")
 
 
-def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION) -> SampleFile:
-    """Samples in the interface's own types. Raises as :func:`read_samples`, naming what was got and what is
-    expected."""
+def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION, *,
+                  first: int = 0) -> SampleFile:
+    """Samples in the interface's own types. ``first`` is the place of the first of them in its file. Raises as
+    :func:`read_samples`, naming what was got and what is expected."""
     if samples.texts and [spec.dtype for spec in interface.inputs] == [STRING]:
         samples = _as_rows(samples, interface)
     if samples.texts:
@@ -292,7 +316,7 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                             ", ".join(sorted(samples.columns)),
                             "export the model with a free first dimension, or leave spec.accuracy.task and "
                             "spec.accuracy.groupBy out")
-    for index, row in enumerate(_calls(samples.rows, interface, where)):
+    for index, row in enumerate(_calls(samples.rows, interface, where), start=first):
         if set(row) != set(expected):
             raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
                                 f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),

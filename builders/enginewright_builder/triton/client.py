@@ -98,6 +98,14 @@ class Server:
         except httpx.TransportError:
             return False  # its ports open only once all models are loaded
 
+    async def until_ready(self) -> None:
+        """Waits for a server that went away. Raises :class:`BuilderError` where it does not come back in time."""
+        deadline = time.monotonic() + self.ready_seconds
+        while not await self._ready():
+            if time.monotonic() > deadline:
+                raise self._late()
+            await asyncio.sleep(POLL_SECONDS)
+
     async def load(self, model: str, config: schema.ModelConfig | None = None, *,
                    deadline_seconds: float | None = None) -> float:
         """Loads ``model``, with ``config`` instead of its file if given, and returns how many seconds that took.
