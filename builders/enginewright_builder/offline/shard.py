@@ -19,7 +19,7 @@ from enginewright_builder.offline.rows import INPUT, Rows, data_format, open_row
 from enginewright_builder.triton.client import Address, Server
 
 # Of one file of answers: what is in memory, twice, and what a kill costs.
-CHUNK_BYTES, CHUNK_ROWS = 64 << 20, 4096
+CHUNK_BYTES, CHUNK_ROWS = 32 << 20, 4096
 # Chunks that are worked on at once: while one is read or written, the server answers the other.
 AT_ONCE: Final = 2
 # One executes and the next one is there, of each instance of the model.

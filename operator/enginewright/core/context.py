@@ -49,6 +49,7 @@ class Memory:
     placement: status.PlacementStatus | None = None
     quality: status.QualityStatus | None = None
     cost: status.CostStatus | None = None
+    batch: status.BatchStatus | None = None
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Self:
@@ -74,6 +75,7 @@ class Memory:
             handover=status.read(status.HandoverStatus, raw.get("handover")),
             quality=status.read(status.QualityStatus, raw.get("quality")),
             cost=status.read(status.CostStatus, raw.get("cost")),
+            batch=status.read(status.BatchStatus, raw.get("batch")),
         )
 
 

@@ -63,6 +63,7 @@ UNDER_WAY = frozenset(
         Reason.DRAINING,
         Reason.PINNED,
         Reason.TARGET_CHANGED,
+        Reason.BATCH_RUNNING,
     }
 )
 
@@ -104,7 +105,7 @@ def _is_news(before: Mapping[str, Any], verdict: Verdict) -> bool:
         return False
     # The condition that is in the way says why it is not ready; that nothing serves yet is no news.
     if verdict.type == Condition.READY:
-        return verdict.ok or verdict.reason == Reason.INVALID_SPEC
+        return verdict.ok or verdict.reason in (Reason.INVALID_SPEC, Reason.BATCH_FAILED)
     # Which revision answers is the rollout's news; this one's is that a revision does, or none any more.
     if verdict.type == Condition.AVAILABLE:
         return verdict.status != before.get("status") and (verdict.ok or before.get("status") == "True")

@@ -89,7 +89,9 @@ class JobView:
     (``BackoffLimitExceeded``, ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended
     said, if it said anything; ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run.
     ``fingerprint`` has all 64 digits (the annotation, not the label) and is empty unless it is a build Job; so is
-    ``store_uri``, of the store that it builds into. ``manifest_hash`` is of what it was made from."""
+    ``store_uri``, of the store that it builds into. ``manifest_hash`` is of what it was made from. Of a batch Job
+    ``completed`` are the shards that are done, ``failed_shards`` how many are given up, ``started`` and ``ended`` times
+    as Kubernetes writes them, empty where it has not."""
 
     name: str
     uid: str
@@ -109,6 +111,10 @@ class JobView:
     pods: tuple[PodView, ...] = ()
     outcome: Outcome | None = None
     progress: Progress | None = None
+    completed: tuple[int, ...] = ()
+    failed_shards: int = 0
+    started: str = ""
+    ended: str = ""
 
     @property
     def live(self) -> bool:

@@ -69,6 +69,10 @@ class Reason(StrEnum):
     MET = "Met"
     NOT_MET = "NotMet"
     NO_OBJECTIVE = "NoObjective"
+    # a data set that is run through the engine
+    BATCH_RUNNING = "BatchRunning"
+    BATCH_COMPLETE = "BatchComplete"
+    BATCH_FAILED = "BatchFailed"
     # quality of live answers
     AGREEING = "Agreeing"
     MEASURING = "Measuring"

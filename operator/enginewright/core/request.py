@@ -51,7 +51,7 @@ def source_key(spec: Spec) -> str:
 
 
 # What only replicas depend on: no failed build is worth another try because these changed, and /scale writes them.
-_REPLICAS_ALONE = {"replicas", "autoscaling", "rollout", "suspend", "serving", "revision_history_limit"}
+_REPLICAS_ALONE = {"replicas", "autoscaling", "rollout", "suspend", "serving", "revision_history_limit", "batch"}
 
 
 def build_key(spec: Spec) -> str:
@@ -94,7 +94,8 @@ def store_claim(spec: Spec) -> str:
 
 def needed_claims(spec: Spec) -> frozenset[str]:
     """Names of all PersistentVolumeClaims that the object's pods mount."""
-    return frozenset({store_claim(spec), *source_claims(spec)} - {""})
+    batch = [claim_of(uri) or "" for uri in (spec.batch.input.uri, spec.batch.output.uri)] if spec.batch else []
+    return frozenset({store_claim(spec), *source_claims(spec), *batch} - {""})
 
 
 def store_folder(spec: Spec) -> str:

@@ -461,6 +461,44 @@ class QualityStatus(StatusModel):
     """When these figures were taken; they are refreshed sparingly."""
 
 
+class BatchStatus(StatusModel):
+    """The run of a data set through the engine."""
+
+    key: str
+    """Identifies the run: input, output and shards."""
+    job: str | None = None
+    """Its Job."""
+    fingerprint: str | None = None
+    """Fingerprint of the engine that answers."""
+    shards: int | None = None
+    """Parts of the input."""
+    completed: int | None = None
+    """Shards whose rows are all answered."""
+    failed: int | None = None
+    """Shards that were given up."""
+    rows: int | None = None
+    """Rows of the input; absent until a shard is done."""
+    rows_completed: int | None = None
+    """Rows of the shards that are done. The output has those of other shards as well, as far as they are."""
+    start_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When the Job began; where it was made anew, the newest one."""
+    completion_time: str | None = Field(default=None, json_schema_extra=TIME)
+    """When all rows were answered."""
+    rows_per_second: float | None = None
+    """Of all pods together, from start to completion."""
+    cost: float | None = None
+    """Price of the newest Job's pods from start to completion, at most: by the price for an hour of one, as if all of
+    them had run all the time."""
+    currency: str | None = None
+    """Currency of the price."""
+    failure: FailureStatus | None = None
+    """Why it waits for a change."""
+    generation: int | None = None
+    """Generation of the spec that the Job was made for."""
+    retry: str | None = None
+    """Value of the annotation enginewright.io/retry at that time."""
+
+
 class RolledBackStatus(StatusModel):
     """A revision that was given up; it is not tried again before the spec changes."""
 
@@ -777,6 +815,8 @@ class Status(StatusModel):
     """The other controller that writes replicas, for an hour after they were put back."""
     autoscaling: AutoscalingStatus | None = None
     """Queue depth and decisions."""
+    batch: BatchStatus | None = None
+    """The run of the data set that spec.batch names."""
     quality: QualityStatus | None = None
     """How far live answers agree with the source model, where spec.quality asks for it."""
 

@@ -79,7 +79,21 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
         pods=tuple(pods),
         outcome=outcome,
         progress=progress,
+        completed=_indexes(section(raw, "status").get("completedIndexes")),
+        failed_shards=len(_indexes(section(raw, "status").get("failedIndexes"))),
+        started=str(section(raw, "status").get("startTime") or ""),
+        ended=str(section(raw, "status").get("completionTime") or ""),
     )
+
+
+def _indexes(text: object) -> tuple[int, ...]:
+    """Of an Indexed Job: ``0,2-4``."""
+    found: list[int] = []
+    for part in str(text or "").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            found += range(int(first), int(last or first) + 1)
+    return tuple(found)
 
 
 def deployment_view(raw: Raw) -> DeploymentView:

@@ -567,7 +567,7 @@ class Cluster:
                 step=meta["labels"][labels.STEP],
                 active=1,
                 suspended=manifest["spec"].get("suspend", False),
-                deadline=manifest["spec"]["template"]["spec"]["activeDeadlineSeconds"],
+                deadline=manifest["spec"]["template"]["spec"].get("activeDeadlineSeconds", 0),
                 fingerprint=meta["annotations"].get(labels.FINGERPRINT_FULL, ""),
                 store_uri=meta["annotations"].get(labels.STORE_URI, ""),
                 manifest_hash=meta["annotations"][labels.MANIFEST_HASH],

@@ -31,6 +31,8 @@ from enginewright_builder.contract import (
     Outcome,
     ResolvedSource,
     ServingChoice,
+    ShardSummary,
+    shard_range,
 )
 from support.cluster import IMAGE_FACTS, SERVER_DIGEST
 
@@ -66,6 +68,7 @@ class Script:
     server: Act = "succeed"
     gc: Act = "succeed"
     captures: Act = "succeed"
+    batch: Act = "succeed"
     digest: str = DIGEST
     missed: frozenset[str] = frozenset()
     models: dict[str, Script] = field(default_factory=dict)
@@ -80,7 +83,7 @@ class Script:
 
     def act(self, step: str) -> Act:
         return {"resolve": self.resolve, "ask": self.ask, "build": self.build, "gc": self.gc,
-                "captures": self.captures}.get(step, self.server)
+                "captures": self.captures, "batch": self.batch}.get(step, self.server)
 
 
 @dataclass
@@ -234,6 +237,8 @@ class FakeKubelet:
         script = self.script.of(pod)
         if step == "ask":
             return Outcome(kind="ask", ok=True, facts=script.facts)
+        if step == "batch":
+            return answered(pod, act)
         request = await self._request(pod)
         if step == "resolve" and act == "succeed" and script.resolver:
             return await asyncio.to_thread(script.resolver, request, pod)
@@ -260,6 +265,24 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
         check=True, capture_output=True,
     )
     return certificate, key
+
+
+# Of the data set that batch steps answer.
+ROWS = 1001
+
+
+def answered(pod: Object, act: Act) -> Outcome:
+    """What the program would say that runs a shard."""
+    if act == "user-error":
+        error = ErrorReport(family="user", reason="BatchInputInvalid", message="sample 7: x holds NaN",
+                            field="spec.batch.input.uri", remedy="mend what wrote them")
+        return Outcome(kind="batch", ok=False, error=error)
+    arguments = pod["spec"]["containers"][0]["args"]
+    shards = int(arguments[arguments.index("--shards") + 1])
+    shard = int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"])
+    rows = len(shard_range(ROWS, shards, shard))
+    return Outcome(kind="batch", ok=True, shard=ShardSummary(shard=shard, shards=shards, rows=rows, total=ROWS,
+                                                             answered=rows))
 
 
 def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcome:

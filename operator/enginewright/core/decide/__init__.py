@@ -9,7 +9,8 @@ Each stage takes what those before it found, and returns data. What is desired s
 ``SourceResolved``, ``EngineBuilt``, ``ScalingActive`` and ``QualityHeld`` in the stage that finds them, the rest in
 :mod:`~enginewright.core.decide.conditions`.
 
-A fleet, which asks for several classes of devices, has a pass of its own: :mod:`enginewright.core.fleet`.
+A fleet, which asks for several classes of devices, has a pass of its own: :mod:`enginewright.core.fleet`. So has a data
+set that is run through the engine: :mod:`enginewright.core.decide.batch`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from enginewright.core.conditional import conditional
 from enginewright.core.config import OperatorConfig
 from enginewright.core.context import PassContext, read_spec
 from enginewright.core.decide import target as targets
+from enginewright.core.decide.batch import decide_batch
 from enginewright.core.decide.conditions.rollout import conclude
 from enginewright.core.decide.converge import converge
 from enginewright.core.decide.engine.obtain import obtain
@@ -52,6 +54,8 @@ def _decide(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Plan
     if not isinstance(spec, Spec):
         return refuse(obj, observed, spec)
     ctx = PassContext.of(obj, observed, config, spec)
+    if spec.batch is not None:
+        return decide_batch(ctx, spec.batch)
     server = server_step(ctx)
     ctx = informed(ctx, server)
     source = resolve(ctx)

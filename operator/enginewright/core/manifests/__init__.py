@@ -2,6 +2,7 @@
 
 from enginewright.core.manifests.activator import activator, activator_name, backend_name
 from enginewright.core.manifests.ask_job import ask_job, ask_job_name, ask_key, shared_ask_job_name
+from enginewright.core.manifests.batch_job import batch_job, batch_job_name, batch_key
 from enginewright.core.manifests.build_job import build_deadline, build_job, build_job_name
 from enginewright.core.manifests.build_lease import LEASE_SECONDS, build_lease, holder_identity
 from enginewright.core.manifests.claim_template import claim_template, claim_template_name
@@ -29,6 +30,7 @@ from enginewright.core.manifests.signing import signing_secret
 __all__ = [
     "LEASE_SECONDS", "NO_REVISION", "Owner", "activator", "activator_name",
     "activator_service", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
+    "batch_job", "batch_job_name", "batch_key",
     "build_deadline", "build_job", "build_job_name", "build_lease", "caches",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
     "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key",

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from enginewright.core.spec.base import SpecModel
+from enginewright.core.spec.batch import BatchSpec
 from enginewright.core.spec.engine import AccuracySpec, EngineSpec, ObjectiveSpec
 from enginewright.core.spec.placement import PlacementSpec
 from enginewright.core.spec.quality import QualitySpec
@@ -51,6 +52,9 @@ class Spec(SpecModel):
     quality: QualitySpec | None = None
     """Hold a few live answers against the unquantised source model, off the serving path. Absent: no request is looked
     at. The engine is built with its reference, so that adding this rebuilds it."""
+    batch: BatchSpec | None = None
+    """Run a data set through the engine once, as a Job, and serve no requests: with the same builds and proofs, the
+    most inferences a second, and without latency, replicas and rollouts."""
     revision_history_limit: int = Field(default=5, ge=0, le=50)
     """How many old revisions status keeps. To go back to one that served, annotate the object with
     enginewright.io/rollback-to: its engine is kept as long as it is."""

@@ -14,7 +14,7 @@ from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.quality import CAPTURES_KEPT
 from enginewright.core.spec.renames import RENAMES, uses
-from enginewright.core.spec.tasks import FOREIGN, GENERATE, INFER, Foreign
+from enginewright.core.spec.tasks import FOREIGN, FOREIGN_TO_BATCH, GENERATE, INFER, Foreign
 from enginewright_builder.contract import CAPTURED_SCHEME
 
 
@@ -44,7 +44,17 @@ _OLD_NAMES = tuple(
 
 
 def _foreign(one: Foreign) -> Rule:
-    """As ``tasks.py`` says. The value is named where it is a word: the apiserver bounds no text that a number makes."""
+    """As ``tasks.py`` says."""
+    return _without(one, f"self.task != '{one.task}'", f" (task {one.task})")
+
+
+def _foreign_to_batch(one: Foreign) -> Rule:
+    return _without(one, "!has(self.batch)", "")
+
+
+def _without(one: Foreign, elsewhere: str, who: str) -> Rule:
+    """The field may stand where ``elsewhere`` holds. The value is named where it is a word: the apiserver bounds no
+    text that a number makes."""
     steps = one.path.split(".")
     at = "self." + one.path
     given = [f"has(self.{'.'.join(steps[:number])})" for number in range(1, len(steps) + 1)]
@@ -53,9 +63,9 @@ def _foreign(one: Foreign) -> Rule:
     elif one.kind == "value":
         given.append(f"!({at} in [{', '.join(map(_literal, one.kept))}])")
     spoken = one.kind == "value" and isinstance(one.kept[0], str)
-    rest = f"{one.why} (task {one.task}); {one.remedy}"
+    rest = f"{one.why}{who}; {one.remedy}"
     message = f"'spec.{one.path} ' + {at} + {_literal(' ' + rest)}" if spoken else f"spec.{one.path} {rest}"
-    return Rule(rule=f"self.task != '{one.task}' || !({' && '.join(given)})", message=message, expression=spoken,
+    return Rule(rule=f"{elsewhere} || !({' && '.join(given)})", message=message, expression=spoken,
                 field=f".{one.path}")
 
 
@@ -79,6 +89,13 @@ _TASKS = (
               f"!self.accuracy.evaluation.uri.startsWith('{CAPTURED_SCHEME}')",
          message="spec.accuracy.evaluation names captured tensors, and a language model reads text; name a .jsonl of "
                  "prompts like production's", field=".accuracy.evaluation"),
+)
+
+_BATCH = (
+    Rule(rule="has(self.batch) == has(oldSelf.batch)",
+         message="spec.batch cannot be added to an object or removed: what serves would have to stop; create another "
+                 "object, which takes the engine from the store", field=".batch"),
+    *map(_foreign_to_batch, FOREIGN_TO_BATCH),
 )
 
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
@@ -203,7 +220,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "has(self.objective.latency)",
              message="spec.rollout.requireObjective needs spec.objective.latency, which a revision could miss; add "
                      "that, or remove requireObjective", field=".rollout.requireObjective"),
-        *_FLEET, *_OLD_NAMES, *_TASKS,
+        *_FLEET, *_OLD_NAMES, *_TASKS, *_BATCH,
+    ),
+    "spec.batch": (
+        Rule(rule="self.input.uri != self.output.uri",
+             message="output.uri is the input; name a folder of its own", field=".output.uri"),
     ),
     "spec.objective.tokens": (
         Rule(rule="has(self.ttftMilliseconds) || has(self.tpotMilliseconds)",

@@ -19,6 +19,8 @@ from enginewright_builder.contract import AGREEMENT, CAPTURED_SCHEME
 
 INFER, GENERATE = "infer", "generate"
 Kind = Literal["object", "list", "value"]
+# In place of a task: of an object with spec.batch.
+BATCH = "batch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,30 @@ FOREIGN: tuple[Foreign, ...] = (
 )
 
 
+_ALONE = "is of requests that come when they like, and spec.batch asks for all rows at once"
+_NO_REPLICAS = "is of replicas that serve, and spec.batch starts none"
+
+# What an object with spec.batch has no use for.
+FOREIGN_TO_BATCH: tuple[Foreign, ...] = (
+    _value("task", "is of language models, which spec.batch does not run yet", INFER),
+    Foreign(path="objective.latency", why=_ALONE, task=BATCH),
+    _value("objective.throughput", _ALONE, 0.0, remedy="remove it, and raise spec.batch.parallelism"),
+    _value("objective.minimise", _ALONE, "cost"),
+    Foreign(path="serving.queue", why=_ALONE, task=BATCH),
+    Foreign(path="replicas", why=_NO_REPLICAS, remedy="remove it, and write spec.batch.parallelism", task=BATCH),
+    Foreign(path="autoscaling", why=_NO_REPLICAS, remedy="remove it, and write spec.batch.parallelism", task=BATCH),
+    Foreign(path="quality", why=_NO_REPLICAS, task=BATCH),
+    Foreign(path="placement.classes", why="makes a fleet that serves, and spec.batch starts no replicas",
+            remedy="write accelerator and gpu", task=BATCH),
+    _value("rollout.strategy", _NO_REPLICAS, "Canary"),
+    Foreign(path="rollout.steps", why=_NO_REPLICAS, kind="list", task=BATCH),
+    Foreign(path="rollout.gateway", why=_NO_REPLICAS, task=BATCH),
+    _value("rollout.autoPromote", _NO_REPLICAS, True, remedy="remove it"),
+    _value("rollout.analysis.mirror", _NO_REPLICAS, False, remedy="remove it"),
+    _value("rollout.requireObjective", _NO_REPLICAS, False, remedy="remove it"),
+)
+
+
 def generates(spec: Spec) -> bool:
     """Whether it is of a language model."""
     return spec.task == GENERATE
@@ -108,6 +134,17 @@ def task_problems(spec: Spec) -> Iterator[Problem]:
     if generates(spec) and evaluation is not None and evaluation.uri.startswith(CAPTURED_SCHEME):
         yield _problem("spec.accuracy.evaluation.uri", evaluation.uri, "names captured tensors, and a language model "
                        "reads text", "name a .jsonl of prompts like production's")
+
+
+def batch_problems(spec: Spec) -> Iterator[Problem]:
+    """What ``spec`` says beside spec.batch that it has no use for."""
+    if spec.batch is None:
+        return
+    for one in FOREIGN_TO_BATCH:
+        if _given(one, value := _at(spec, one.path)):
+            yield _problem(f"spec.{one.path}", value, one.why, one.remedy)
+    if spec.batch.input.uri.rstrip("/") == spec.batch.output.uri.rstrip("/"):
+        yield _problem("spec.batch.output.uri", spec.batch.output.uri, "is the input", "name a folder of its own")
 
 
 def _at(spec: Spec, path: str) -> Any:

@@ -23,7 +23,7 @@ from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.response_cache_rules import response_cache_problems
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
-from enginewright.core.spec.tasks import task_problems
+from enginewright.core.spec.tasks import batch_problems, task_problems
 from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
@@ -42,7 +42,7 @@ USUAL_MAX_TOLERANCE = 0.25
 def validate(spec: Spec) -> tuple[Problem, ...]:
     """Every rule between fields that ``spec`` breaks; empty when it is good. Of a fleet, those of each class. Where a
     field is not of the spec's task, that alone: other rules would ask for more of what goes."""
-    if foreign := tuple(task_problems(spec)):
+    if foreign := (*task_problems(spec), *batch_problems(spec)):
         return foreign
     if spec.placement.classes:
         return (*_gateway(spec), *fleet_problems(spec, validate))

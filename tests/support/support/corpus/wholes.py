@@ -123,4 +123,11 @@ LANGUAGE: Raw = {
     "rollout": {"strategy": "Recreate"}, "autoscaling": {"minReplicas": 0, "maxReplicas": 3, "holdSeconds": 600},
 }
 
-WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE)
+BATCH: Raw = {
+    "source": {"uri": "hf://org/name@main"},
+    "placement": {"spot": {"builds": "Prefer", "replicas": "Require"}},
+    "batch": {"input": {"uri": "pvc://data/rows.npz"}, "output": {"uri": "pvc://data/answers"}, "shards": 100,
+              "parallelism": 8},
+}
+
+WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE, BATCH)
