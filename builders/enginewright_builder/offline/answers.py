@@ -1,7 +1,7 @@
 """The folder of answers: which run it is of, files of answers, and a manifest of each shard that is done.
 
-A file gets its name by a link when it lies on the disk as a whole, and no file of a name is ever replaced: whoever
-reads ``answers-*`` reads whole answers, and of two programs that work on one shard the first counts.
+A file gets its name by a link when it lies on the disk as a whole, and no file of a name is ever replaced: a
+reader of ``answers-*`` gets whole answers, and of two programs that work on one shard the first counts.
 """
 
 from __future__ import annotations

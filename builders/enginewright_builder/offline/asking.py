@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
-import httpx
 import numpy as np
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import deserialize_bytes_tensor, triton_to_np_dtype
@@ -46,14 +45,13 @@ class Served:
 
 async def served(server: Server, model: str) -> Served:
     """Raises :class:`UserError` ``ModelNotServed``."""
-    async with httpx.AsyncClient(trust_env=False) as client:
-        about, config = [await client.get(f"{server.http_url}/v2/models/{model}{path}") for path in ("", "/config")]
-    if about.is_error or config.is_error:
+    about, config = await server.described(model)
+    if not about or not config:
         raise UserError("ModelNotServed", f"the server at {server.address.http} serves no model {model!r}",
                         field="--model", value=model, remedy="name one that it has loaded")
-    batch = int(config.json().get("max_batch_size", 0))
-    groups = config.json().get("instance_group", [])
-    return Served(model=model, batch=batch, interface=_interface(about.json(), batched=batch > 0),
+    batch = int(config.get("max_batch_size", 0))
+    groups = config.get("instance_group", [])
+    return Served(model=model, batch=batch, interface=_interface(about, batched=batch > 0),
                   instances=max(1, sum(int(group.get("count", 1)) for group in groups)))
 
 

@@ -144,6 +144,12 @@ class Server:
     async def model_ready(self, model: str) -> bool:
         return (await self._http.get(f"/v2/models/{model}/ready")).status_code == httpx.codes.OK
 
+    async def described(self, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Metadata and configuration of a model that is loaded; empty where it is not."""
+        answers = [await self._http.get(f"/v2/models/{model}{path}") for path in ("", "/config")]
+        metadata, config = ({} if answer.is_error else dict(answer.json()) for answer in answers)
+        return metadata, config
+
     async def statistics(self, model: str) -> dict[str, Any]:
         """``/v2/models/M/stats`` of the one version: cumulative since the model was loaded."""
         stats = await self._get(f"/v2/models/{model}/stats")

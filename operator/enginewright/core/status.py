@@ -481,7 +481,7 @@ class BatchStatus(StatusModel):
     rows_completed: int | None = None
     """Rows of the shards that are done. The output has those of other shards as well, as far as they are."""
     start_time: str | None = Field(default=None, json_schema_extra=TIME)
-    """When the Job began; where it was made anew, the newest one."""
+    """When the Job began; where it was recreated, the newest one."""
     completion_time: str | None = Field(default=None, json_schema_extra=TIME)
     """When all rows were answered."""
     rows_per_second: float | None = None

@@ -13,7 +13,7 @@ from enginewright.core.observed import PodView
 from enginewright.core.plan import Create
 from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright_builder.contract import ErrorReport, Outcome, ShardSummary
-from support.cluster import SPEC, Cluster, built
+from support.cluster import REFUSED, SPEC, Cluster, built
 from support.once import once
 
 BATCH: dict[str, Any] = {"input": {"uri": "pvc://data/rows.npz"}, "output": {"uri": "pvc://data/answers"}, "shards": 4,
@@ -211,7 +211,28 @@ def test_pods_are_like_replicas_and_nothing_of_them_is_left_running() -> None:
     assert "startupProbe" in pod["initContainers"][1]
     assert [one["name"] for one in pod["containers"]] == ["batch"]
     assert job["spec"]["template"]["metadata"]["labels"][labels.COMPONENT] == labels.COMPONENT_BATCH
-    assert labels.REVISION not in job["spec"]["template"]["metadata"]["labels"]
+
+
+def test_an_engine_that_the_store_lost_is_built_again() -> None:
+    cluster = begun()
+    cluster.jobs.clear()
+    (job,) = [one.manifest for one in cluster.plan().serving if isinstance(one, Create)]
+    revision = job["spec"]["template"]["metadata"]["labels"][labels.REVISION]
+    cluster.operate()
+    pod = PodView(name="p", created=cluster.now, revision=revision, **{**REFUSED, "phase": "Failed"})
+    name = run_of(cluster)
+    cluster.show(name, failed=True, active=0, pods=(pod,))
+    cluster.operate()
+    assert cluster.says("EngineBuilt") == "False/EngineLost"
+    assert run_of(cluster) == ""
+    for _ in range(10):
+        cluster.operate()
+        if run_of(cluster):
+            break
+        cluster.settle_jobs()
+        cluster.wait(1)
+    assert run_of(cluster) == name
+    assert cluster.says("EngineBuilt") == "True/Built"
 
 
 def test_other_jobs_of_the_object_are_let_alone() -> None:

@@ -31,7 +31,7 @@ INPUT, INPUT_PATH = "batch-input", "/batch/input"
 OUTPUT, OUTPUT_PATH = "batch-output", "/batch/output"
 # What an interrupted pod needs to say so.
 GRACE_SECONDS = 10
-# Of a container that serves and has no business in a pod that nobody sends requests to.
+# Of a container that serves; no client sends requests to these pods.
 _OF_REPLICAS = ("ports", "lifecycle", "readinessProbe")
 
 
@@ -55,7 +55,8 @@ def batch_job(owner: Owner, spec: Spec, record: EngineRecord, placement: Placeme
            labels.FINGERPRINT: labels.fingerprint_label(record.fingerprint)}
     replica = deployment(owner, spec, record, placement, config)["spec"]["template"]
     given = replica["metadata"]
-    ours = {*labels.common(owner.name, ""), labels.REVISION, labels.FINGERPRINT}
+    # It keeps the label of its revision: by that a replica that refuses its engine is known.
+    ours = {*labels.common(owner.name, ""), labels.FINGERPRINT}
     template = with_defaults({
         "metadata": {"labels": {**{key: value for key, value in given["labels"].items() if key not in ours}, **own},
                      "annotations": given["annotations"]},

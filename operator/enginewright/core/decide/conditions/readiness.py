@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from enginewright.core.conditions import Verdict, bad, good
+from enginewright.core.conditions import Finding, Verdict, bad, good
 from enginewright.core.context import PassContext
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.decide.jobs import Trouble
@@ -50,6 +50,11 @@ def refused(obj: ObjectView, serving: Serving, problems: tuple[Problem, ...]) ->
     message = f"{summarise(problems)}.{held}" if held else summarise(problems)
     return (bad(Condition.READY, Reason.INVALID_SPEC, message),
             _available(obj, serving, serving.stable.revision if serving.stable else ""))
+
+
+def of_run(found: Finding) -> Verdict:
+    """Of an object with ``spec.batch``, which serves nothing: how its run stands."""
+    return found.about(Condition.READY)
 
 
 def _available(obj: ObjectView, serving: Serving, revision: str) -> Verdict:
