@@ -32,7 +32,8 @@ def _of_model(status: Status) -> Iterator[str]:
         yield _served(cost, cost.served)
         if engine and (built := _built(cost, cost.served, engine)):
             yield built
-    yield _replica(status, cost)
+    if status.batch is None:
+        yield _replica(status, cost)
     if engine and (refused := _refused(cost, engine, status.candidates)):
         yield refused
 

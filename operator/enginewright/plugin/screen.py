@@ -40,7 +40,7 @@ def _row(obj: Mapping[str, Any], status: Status) -> dict[str, str]:
         str(obj["metadata"]["name"]),
         str(ready.get("status", "Unknown")),
         f"{engine.backend} {engine.precision}" if engine else "",
-        f"{status.ready_replicas or 0}/{status.replicas or 0}",
+        "" if status.batch else f"{status.ready_replicas or 0}/{status.replicas or 0}",
         "" if depth is None else str(depth),
         f"{engine.p99_milliseconds:.3g} ms" if engine and engine.p99_milliseconds else "",
         f"{scaling.p99_milliseconds:.3g} ms" if scaling and scaling.p99_milliseconds else "",

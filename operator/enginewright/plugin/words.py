@@ -13,6 +13,7 @@ from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.events import UNDER_WAY
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import (
+    BatchStatus,
     ClassStatus,
     EngineStatus,
     ServerStatus,
@@ -66,6 +67,9 @@ def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
 
 def _headline(name: str, status: Status, raw: Mapping[str, Any]) -> str:
     ready, available = (find(raw.get("conditions"), kind) for kind in (Condition.READY, Condition.AVAILABLE))
+    if status.batch:
+        run = "has answered its data set" if ready.get("status") == "True" else "has not answered its data set"
+        return f"{name} {run}: {ready.get('message') or ready.get('reason') or 'nothing is known yet.'}"
     if ready.get("status") == "True":
         amiss = [f"{entry['type']} is False ({entry.get('reason')})" for entry in beside_ready(raw)]
         return f"{name} serves{', but ' + ' and '.join(amiss) if amiss else ' what its spec asks for'}."
@@ -141,7 +145,18 @@ def _facts(status: Status) -> tuple[str, ...]:
         last = scaling.decisions[0]
         found.append(f"Last scaled {last.time} from {last.from_} to {last.to}: {last.reason}")
     found += money.sentences(status)
+    if status.batch:
+        found.append(_run_fact(status.batch))
     return tuple(found)
+
+
+def _run_fact(run: BatchStatus) -> str:
+    shards = f"{run.completed or 0} of {run.shards or 0} shards are done"
+    given_up = f", {run.failed} given up" if run.failed else ""
+    rows = f", {run.rows_completed or 0} of {run.rows} rows" if run.rows else ""
+    speed = f", {run.rows_per_second:g} rows a second" if run.rows_per_second else ""
+    cost = f", for {run.cost:g} {run.currency} at most" if run.cost is not None else ""
+    return f"Data set: {shards}{given_up}{rows}{speed}{cost}."
 
 
 def _server_fact(server: ServerStatus) -> str:
@@ -193,7 +208,8 @@ def _next(meta: Mapping[str, Any], status: Status, raw: Mapping[str, Any]) -> tu
     rollout = status.rollout
     if reasons & {Reason.WAITING_FOR_PROMOTION, Reason.WAITING_FOR_SAMPLES} and rollout and rollout.candidate:
         found.append(f"Promote revision {rollout.candidate}: {plugin('promote')}")
-    if any(labels.RETRY in str(entry.get("message")) for entry in entries.values()):
+    if (status.batch and status.batch.failure) or any(
+            labels.RETRY in str(entry.get("message")) for entry in entries.values()):
         found.append(f"Retry what failed, once its cause is fixed: {plugin('retry')}")
     drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
     if drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":

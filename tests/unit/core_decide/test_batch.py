@@ -12,6 +12,8 @@ from enginewright.core.config import OperatorConfig, Prices
 from enginewright.core.observed import PodView
 from enginewright.core.plan import Create
 from enginewright.core.spec import Spec, parse_spec, validate
+from enginewright.plugin.screen import rows
+from enginewright.plugin.words import explain
 from enginewright_builder.contract import ErrorReport, Outcome, ShardSummary
 from support.cluster import REFUSED, SPEC, Cluster, built
 from support.once import once
@@ -242,3 +244,31 @@ def test_other_jobs_of_the_object_are_let_alone() -> None:
     cluster.operate()
     assert run_of(cluster) == name
     assert "another-batch" not in cluster.jobs
+
+
+def test_the_plugin_tells_how_it_stands() -> None:
+    cluster = begun()
+    cluster.show(run_of(cluster), completed=(0, 2), outcome=shard(0), started="2026-11-21T12:00:00Z")
+    cluster.operate()
+    told = explained(cluster)
+    assert told[0].startswith("minilm has not answered its data set: Job minilm-batch-")
+    assert any(line == "Data set: 2 of 4 shards are done, 500 of 1002 rows." for line in told)
+    (row,) = rows([an_object(cluster)])
+    assert (row["READY"], row["REPLICAS"], row["REASON"]) == ("False", "", "BatchRunning")
+    complete(cluster)
+    told = explained(cluster)
+    assert told[0] == "minilm has answered its data set: All 1002 rows are answered (1.7 a second)."
+    assert "Data set: 4 of 4 shards are done, 1002 of 1002 rows, 1.7 rows a second, for 0.167 EUR at most." in told
+    failed = {**cluster.status["batch"], "failure": {"reason": "x", "message": "y"}}
+    cluster.status = {**cluster.status, "batch": failed}
+    assert any("optimisedmodel retry minilm" in line for line in explained(cluster))
+
+
+def an_object(cluster: Cluster) -> dict[str, Any]:
+    return {"metadata": {"name": cluster.name, "namespace": "prod", "generation": cluster.generation},
+            "spec": dict(cluster.spec), "status": dict(cluster.status)}
+
+
+def explained(cluster: Cluster) -> list[str]:
+    found = explain(an_object(cluster), cluster.now)
+    return [found.headline, *found.facts, *found.way, *found.next]

@@ -151,9 +151,9 @@ def _plan(ctx: PassContext, memory: BatchStatus, found: Finding, actions: tuple[
     """What was said of source and engine stands."""
     ready = of_run(found)
     status = {**ctx.obj.status, "batch": memory.as_json()}
-    told = conditions.refused(ctx.obj.status, status, (ready,), ctx.obj.generation, ctx.now)
+    wanted = conditions.refused(ctx.obj.status, status, (ready,), ctx.obj.generation, ctx.now)
     return Plan(serving=actions, events=transitions(ctx.obj.status.get("conditions"), (ready,)),
-                status={**told, "observedGeneration": ctx.obj.generation}, requeue_after=requeue)
+                status={**wanted, "observedGeneration": ctx.obj.generation}, requeue_after=requeue)
 
 
 def _lost(ctx: PassContext, batch: BatchSpec, memory: BatchStatus, job: JobView,
