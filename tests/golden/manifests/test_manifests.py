@@ -12,6 +12,7 @@ from enginewright.core import labels
 from enginewright.core.config import Images, OperatorConfig, Resources
 from enginewright.core.manifests import (
     Owner,
+    batch_job,
     deployment,
     fleet_service,
     gc_job,
@@ -139,6 +140,16 @@ def test_routes_of_a_canary_at_20_per_cent(child: str) -> None:
 def test_service_of_a_revision_behind_routes() -> None:
     children = OBJECTS["cpu"]
     check_golden(HERE / "cpu" / "revision_service.yaml", revision_service(children.owner, children.revision))
+
+
+RUN = {"input": {"uri": "pvc://data/rows.npz"}, "output": {"uri": "pvc://data/answers"}, "shards": 20, "parallelism": 4}
+
+
+@pytest.mark.parametrize("kind", ["spot", "bucket"])
+def test_job_of_a_data_set(kind: str) -> None:
+    beside = {name: SPECS[kind][name] for name in ("source", "placement", "serving", "store") if name in SPECS[kind]}
+    run = children_of(NAMES[kind], {**beside, "batch": RUN}, CONFIGS[kind])
+    check_golden(HERE / kind / "batch_job.yaml", batch_job(run.owner, run.spec, run.record, run.placement, run.config))
 
 
 ZERO = children_of("minilm", {**CPU, "autoscaling": {"minReplicas": 0, "maxReplicas": 3}}, CONFIGS["cpu"])

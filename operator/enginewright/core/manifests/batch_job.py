@@ -31,8 +31,8 @@ INPUT, INPUT_PATH = "batch-input", "/batch/input"
 OUTPUT, OUTPUT_PATH = "batch-output", "/batch/output"
 # What an interrupted pod needs to say so.
 GRACE_SECONDS = 10
-# Of a container that serves; no client sends requests to these pods.
-_OF_REPLICAS = ("ports", "lifecycle", "readinessProbe")
+# Of a container that serves; no client sends requests to these pods. Its ports stay: a probe names one.
+_OF_REPLICAS = ("lifecycle", "readinessProbe")
 
 
 def batch_key(batch: BatchSpec) -> str:
