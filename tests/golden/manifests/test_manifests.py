@@ -147,8 +147,7 @@ RUN = {"input": {"uri": "pvc://data/rows.npz"}, "output": {"uri": "pvc://data/an
 
 @pytest.mark.parametrize("kind", ["spot", "bucket"])
 def test_job_of_a_data_set(kind: str) -> None:
-    beside = {name: SPECS[kind][name] for name in ("source", "placement", "serving", "store") if name in SPECS[kind]}
-    run = children_of(NAMES[kind], {**beside, "batch": RUN}, CONFIGS[kind])
+    run = children_of(NAMES[kind], {**SPECS[kind], "batch": RUN}, CONFIGS[kind])
     check_golden(HERE / kind / "batch_job.yaml", batch_job(run.owner, run.spec, run.record, run.placement, run.config))
 
 
@@ -307,6 +306,7 @@ def test_the_key_that_build_jobs_sign_engines_with() -> None:
 def test_no_golden_is_left_over() -> None:
     wanted = {f"{kind}/{child}.yaml" for kind, child in CASES}
     wanted |= {"cpu/service_of_one_revision.yaml", "cpu/gc_job.yaml", "bucket/gc_job.yaml", "cpu/http_route.yaml",
+               "bucket/batch_job.yaml", "spot/batch_job.yaml",
                "cpu/grpc_route.yaml", "cpu/revision_service.yaml", "cpu/activator.yaml", "cpu/activator_service.yaml",
                "cpu/mirror_service.yaml", "cpu/signing_secret.yaml",
                "cpu/backend_service.yaml", "cpu/deployment_with_monitor.yaml", "cpu/deployment_that_captures.yaml",
