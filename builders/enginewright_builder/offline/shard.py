@@ -11,7 +11,7 @@ from typing import Final
 
 from enginewright_builder.contract import ShardSummary, shard_range
 from enginewright_builder.engine_store.manifest import sha256_file
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.load import Channels
 from enginewright_builder.offline.answers import Answers, Run, begin, begun
 from enginewright_builder.offline.asking import Asker, served
@@ -90,6 +90,16 @@ def _chunk_rows(rows: Rows) -> int:
 
 
 async def _answer(asked: Asked, answers: Answers, missing: list[range], rows: Rows, tell: Tell) -> None:
+    """A server that does not answer is another try's, as it may be that of a node that goes."""
+    try:
+        await _through(asked, answers, missing, rows, tell)
+    except UserError as error:
+        if error.reason != "ServerDidNotStart":
+            raise
+        raise TransientError("BatchRequestFailed", error.message, remedy="read the log of the server") from error
+
+
+async def _through(asked: Asked, answers: Answers, missing: list[range], rows: Rows, tell: Tell) -> None:
     address = Address(http=asked.http, grpc=asked.grpc, metrics="")
     async with Server(address, ready_seconds=asked.ready_seconds) as server:
         about = await served(server, asked.model)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -118,6 +120,24 @@ def test_two_programs_on_one_shard_and_several_shards(server: TritonServer, rows
     again = run(server, data, tmp_path / "out", "--shards", 3, "--shard", 1)
     assert again.shard
     assert (again.shard.answered, again.shard.total) == (0, ROWS)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_server_that_goes_away_ends_the_try_and_not_the_run(
+        server: TritonServer, repository: Path, rows: tuple[Path, Array], tmp_path: Path) -> None:
+    data, x = rows
+    out = tmp_path / "out"
+    async with TritonServer(repository, models=("multiply",), ready_seconds=60) as other:
+        words = command(other, data, out, "--chunk-rows", CHUNK, "--ready-seconds", 2)
+        child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
+        assert child.stdout
+        await child.stdout.readline()
+        os.kill(other.pid, signal.SIGKILL)
+        said = (await child.stdout.read()).decode().splitlines()
+        assert await child.wait() == 3
+    assert error_of(Outcome.from_json(said[-1])).reason == "BatchRequestFailed"
+    assert run(server, data, out).ok
+    whole(out, x, 1)
 
 
 def test_lines_of_other_lengths_come_back_in_order(server: TritonServer, tmp_path: Path) -> None:

@@ -272,3 +272,12 @@ def an_object(cluster: Cluster) -> dict[str, Any]:
 def explained(cluster: Cluster) -> list[str]:
     found = explain(an_object(cluster), cluster.now)
     return [found.headline, *found.facts, *found.way, *found.next]
+
+
+def test_a_pod_without_memory_is_told_with_the_field_of_a_run() -> None:
+    cluster = begun()
+    pod = PodView(name="p", phase="Failed", created=cluster.now, terminated_reason="OOMKilled", exit_code=137)
+    cluster.show(run_of(cluster), failed=True, active=0, failed_shards=2, pods=(pod,))
+    cluster.operate()
+    told = cluster.condition("Ready")["message"]
+    assert "(2 shards given up): a pod ran out of memory; raise spec.serving.resources.limits.memory." in told

@@ -116,6 +116,8 @@ def _priced(ctx: PassContext, memory: BatchStatus, batch: BatchSpec, job: JobVie
 def _failure(ctx: PassContext, job: JobView) -> FailureStatus:
     error = job.outcome.error if job.outcome else None
     end = pod_end(job.pods, "", ctx.obj.namespace)
+    if end and end.reason == Reason.OUT_OF_MEMORY:  # what is said of it elsewhere is of builds
+        error, end = None, replace(end, message="a pod ran out of memory; raise spec.serving.resources.limits.memory.")
     message = explain(error) if error else end.message if end else f"{job.failure_message or 'it left no result'}."
     given_up = f" ({count(job.failed_shards, 'shard')} given up)" if job.failed_shards else ""
     return FailureStatus(reason=error.reason if error else Reason.BATCH_FAILED,
