@@ -72,7 +72,7 @@ def read_run(folder: Path, target: Target, errors: Mapping[str, int] | None = No
 
 
 def details(text: str) -> dict[str, Any]:
-    """By key; the last value of what is said twice."""
+    """By key. Of a key that the log has twice, the last value counts."""
     found = {}
     for line in text.splitlines():
         if line.startswith(_LINE):

@@ -148,7 +148,7 @@ class _Drives:
 
 
 async def in_a_process(task: sut.Drive) -> dict[str, int]:
-    """Failed requests by kind. When this is cancelled the process ends, too. Raises what :func:`sut.drive` raises."""
+    """Failed requests by kind. Cancelling it ends the process as well. Raises what :func:`sut.drive` raises."""
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=sut.report, args=(task, sender), daemon=True)

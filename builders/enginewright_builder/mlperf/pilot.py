@@ -1,4 +1,4 @@
-"""About how fast a served engine is, which LoadGen has to know beforehand. Warms the engine up, too."""
+"""LoadGen has to know beforehand about how fast a served engine is. The pilot measures it, and warms the engine up."""
 
 from __future__ import annotations
 

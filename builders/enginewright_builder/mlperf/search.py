@@ -1,6 +1,6 @@
 """Which run of LoadGen comes next, and which one counts. Pure.
 
-LoadGen judges a run; it does not look for the best one. ``Server`` is asked for the largest rate that is valid: by
+LoadGen judges a run; it does not look for the best one. Of ``Server`` the command looks for the largest valid rate: by
 bisection over short runs, then in full length. Of the other scenarios LoadGen has to know beforehand about how fast
 they are, and says afterwards when that was too slow.
 """
@@ -18,7 +18,7 @@ SEARCH_SECONDS = 30.0
 SEARCH_RUNS = 7
 CLOSE = 1.03
 UP, DOWN = 1.5, 0.6
-# Runs in full length, and how much less each later one of Server is asked for.
+# Runs in full length, and the rate of each later run of Server, as a share of the one before.
 FULL_RUNS = 3
 STEP_BACK = 0.95
 # LoadGen makes 1.1 times as many samples as the rate in its settings takes, and twice as many queries.

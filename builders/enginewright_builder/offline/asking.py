@@ -26,7 +26,7 @@ from enginewright_builder.triton.client import Server
 
 # Of one batch: what takes longer hangs.
 REQUEST_SECONDS: Final = 600.0
-# Until a server that went away is asked again.
+# Between two requests to a server that went away.
 PAUSE_SECONDS: Final = 0.2
 _BY_TRITON = {"BOOL": "bool", "BYTES": "string", "FP16": "float16", "FP32": "float32", "FP64": "float64",
               **{f"{sign}INT{bits}": f"{sign.lower()}int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)}}

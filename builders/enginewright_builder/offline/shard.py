@@ -24,7 +24,7 @@ CHUNK_BYTES, CHUNK_ROWS = 32 << 20, 4096
 AT_ONCE: Final = 2
 # One executes and the next one is there, of each instance of the model.
 ON_THE_WAY: Final = 2
-# What is said of a fraction done, and in words.
+# Takes the fraction done, 0 to 1, and words.
 Tell = Callable[[float, str], None]
 
 

@@ -3,7 +3,8 @@
 A name says where to: of a headless Service that the operator makes for as long as an analysis lasts, beside the object,
 and that leads to the candidate's ready replicas. It is part of the pod, so that no one can redirect requests
 by asking for it, and absolute, so that only the cluster's own domain is asked for it. While it leads nowhere nothing is
-sent. A candidate with a response cache is asked past it. What is kept of a request are a number and a sum.
+sent. Of a candidate with a response cache the mirror asks the engine behind it. It keeps a number and a sum of each
+request.
 """
 
 from __future__ import annotations

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from enginewright.core.cost import HOUR, per_million
-from enginewright.core.observed import Sample
+from enginewright.core.observed import MINUTE, Sample, of_last_minute
 
 # The rate is that of the last minute, and known only where half of it was seen.
-MINUTE = 60.0
 SEEN = MINUTE / 2
 
 
@@ -29,7 +28,7 @@ class Paid:
 def served_rate(samples: Sequence[Sample], now: float) -> float | None:
     """Inferences, or tokens, a second over the minute before ``now`` (seconds of the samples' clock, oldest first).
     None where less than half a minute was seen, or replicas did not answer in most samples."""
-    recent = [one for one in samples if now - one.time <= MINUTE]
+    recent = of_last_minute(samples, now)
     if not recent or (span := recent[-1].time - recent[0].time) < SEEN:
         return None
     figures = [one.inferences for one in recent[1:] if one.inferences is not None]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from enginewright.core.placement import Placement
 from enginewright.core.routing import GatewayView
@@ -15,6 +15,8 @@ from enginewright_builder.contract import Outcome, Progress, QualityReport
 
 # Seconds; sums of counters are off by less.
 ROUNDING = 1e-6
+# Seconds; status shows what came within it.
+MINUTE: Final = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,6 +419,11 @@ class SignalWindow:
     rounds: tuple[Round, ...] = ()
     probes: ProbeResults = ProbeResults()
     notes: dict[type, object] = field(default_factory=dict, compare=False, repr=False)
+
+
+def of_last_minute(samples: Iterable[Sample], now: float) -> list[Sample]:
+    """Those of the minute before ``now``, on their clock, in their order."""
+    return [one for one in samples if now - one.time <= MINUTE]
 
 
 @dataclass(frozen=True, kw_only=True)

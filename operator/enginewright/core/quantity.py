@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Final
 
 _SUFFIX = {"": Decimal(1), "m": Decimal("0.001"), "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9,
            "T": Decimal(10) ** 12, "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
            **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}}
 _FORM = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(?:([kMGTPEm]i?|Ki)|[eE]([+-]?[0-9]{1,3}))?")
+# Of a live figure in status, a relative change that is worth a write.
+VISIBLE: Final = 0.1
 
 
 def parse_quantity(text: str | int) -> Decimal:

@@ -10,11 +10,11 @@ from enginewright.core.conditions import timestamp
 from enginewright.core.context import PassContext
 from enginewright.core.cost import price_words, replica_cost, rounded
 from enginewright.core.decide.engine.obtain import EngineResult
-from enginewright.core.money import MINUTE, Paid, idle_share, per_million_served, saved_per_hour, served_rate
-from enginewright.core.observed import EngineRecord
+from enginewright.core.money import Paid, idle_share, per_million_served, saved_per_hour, served_rate
+from enginewright.core.observed import MINUTE, EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.published import published
-from enginewright.core.quantity import legible
+from enginewright.core.quantity import VISIBLE, legible
 from enginewright.core.status import (
     AutoscalingStatus,
     BatchingStatus,
@@ -42,8 +42,6 @@ from enginewright_builder.contract import (
 MAX_CANDIDATES: Final = 32
 MAX_NAME: Final = 128
 MAX_WORDS: Final = 256
-# A change of what is served that is worth a write of status.
-VISIBLE: Final = 0.1
 
 
 def shown_record(ctx: PassContext, engine: EngineResult) -> EngineRecord | None:

@@ -20,9 +20,9 @@ from enginewright.core.conditions import Finding, Verdict, no, open_question, pa
 from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_price
 from enginewright.core.decide.desired import Desired
-from enginewright.core.observed import DeploymentView
+from enginewright.core.observed import DeploymentView, of_last_minute
 from enginewright.core.published import published
-from enginewright.core.quantity import count, legible
+from enginewright.core.quantity import VISIBLE, count, legible
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.scaling import (
     Capacity,
@@ -38,10 +38,6 @@ from enginewright.core.step import Step
 
 # Queue depth in status is for people: it is refreshed this often, or with a decision.
 REFRESH_SECONDS = 10.0
-# What of rejected requests and of hits of the cache status shows.
-LAST_MINUTE = 60.0
-# Of a p99, a change that is worth a write of status.
-VISIBLE = 0.1
 # A decision that could not be carried out yet is not noted again within this time.
 SAME_DECISION_SECONDS = 60.0
 # Another scaler's number is put back this often at most.
@@ -227,7 +223,7 @@ def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     window = ctx.observed.signals
     if ctx.spec.serving.queue is None or window is None:
         return {"rejected": None, "rejected_time": None}
-    found = round(sum(one.rejected for one in window.samples if ctx.observed.monotonic - one.time <= LAST_MINUTE))
+    found = round(sum(one.rejected for one in of_last_minute(window.samples, ctx.observed.monotonic)))
     if found == before.rejected or (before.rejected and ctx.fresh(before.rejected_time, REFRESH_SECONDS)):
         return {}
     return {"rejected": found, "rejected_time": timestamp(ctx.now)}
@@ -238,7 +234,7 @@ def _hit_share(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]
     window = ctx.observed.signals
     if ctx.spec.serving.response_cache is None or window is None:
         return {"cache_hit_share": None, "cache_hit_share_time": None}
-    newest = [one for one in window.samples if ctx.observed.monotonic - one.time <= LAST_MINUTE]
+    newest = of_last_minute(window.samples, ctx.observed.monotonic)
     hits = sum(one.hits for one in newest)
     looked_for = hits + sum(one.misses for one in newest)
     found = round(hits / looked_for, 3) if looked_for else None
