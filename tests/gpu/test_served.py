@@ -14,13 +14,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from bench.transports import TRANSPORTS, Client
-from enginewright_builder.contract import DeviceRequest, RuntimeRequest, ServingChoice
+from enginewright_builder.contract import COMPUTED, DeviceRequest, RuntimeRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel
 from enginewright_builder.engines.tensorrt import TensorRtEngine
-from enginewright_builder.load import run_on_time
+from enginewright_builder.load import Channels, encode, run_on_time
+from enginewright_builder.load.requests import decode
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
+from enginewright_builder.queue_policy import CONFIG_FILE
+from enginewright_builder.response_cache import front
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton import install
+from enginewright_builder.triton.own_metrics import total
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
@@ -96,3 +100,31 @@ def answered(url: str, transport: str, inputs: Tensors, like: Tensors) -> dict[s
         for _ in range(4):
             client.ask()
         return {name: np.array(client.answer(name)) for name in like}
+
+
+def test_a_response_cache_keeps_what_a_gpu_answers(tmp_path: Path) -> None:
+    source = convolution(tmp_path)
+    for backend in served_backends(tmp_path / "installed"):
+        root = tmp_path / f"cached-{backend}"
+        folder = write_model(root, MODEL + COMPUTED, built(source, backend, tmp_path / f"work-cached-{backend}"),
+                             ServingChoice(max_batch_size=MAX_BATCH), gpus=(0,), warmup=images(MAX_BATCH))
+        (root / MODEL / "1").mkdir(parents=True)
+        (root / MODEL / CONFIG_FILE).write_text(front((folder / CONFIG_FILE).read_text(), MODEL + COMPUTED))
+        computed = [*BATCHES, *BATCHES[::-1]]
+        page, answers = run_on_time(asked_twice(root, computed))
+        for batch, got in zip(computed, answers, strict=True):
+            expected = source.run(images(batch, seed=batch))["y"]
+            assert np.abs(got["y"] - expected).max() < TOLERANCE * np.abs(expected).max()
+        assert total(page, "nv_cache_num_hits_per_model") == len(BATCHES)
+        assert total(page, "nv_inference_count") > 0
+
+
+async def asked_twice(root: Path, batches: list[int]) -> tuple[str, list[Tensors]]:
+    """The server's metrics afterwards, and its answers."""
+    caches = install.find(root.parent / "installed").binary.parents[1] / "caches"
+    options = (f"--cache-config=local,size={64 << 20}", f"--cache-directory={caches}")
+    async with (TritonServer(root, models=(MODEL, MODEL + COMPUTED), gpus=(0,), ready_seconds=300,
+                             options=options) as server, Channels(server.grpc_url) as channels):
+        answers = [decode(await channels.call(encode(MODEL, images(batch, seed=batch)).payload, 60.0))
+                   for batch in batches]
+        return await server.metrics(), answers

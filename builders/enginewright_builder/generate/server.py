@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import re
 import sys
@@ -33,6 +34,9 @@ STOP_SECONDS = 5.0
 IDLE_SECONDS = 600
 # One process of vLLM's sends all streams and answers this: on a busy machine it may be late.
 ANSWER_SECONDS = 120.0
+# vLLM's log says that its engine's process has failed, whereupon vLLM ends. It does not always: once it held a build for
+# the 900 s that a start may take. Where it has not ended after so long, it is not waited for.
+ENGINE_FAILED, FAILED_SECONDS = "EngineCore failed to start", 20.0
 SERVED_NAME = "model"
 # How many of the largest log-probabilities a server may be asked for.
 LOGPROBS = 20
@@ -150,10 +154,15 @@ class Vllm(ABC):
         began = time.monotonic()
         await self._begin(port)
         self._http = httpx.AsyncClient(base_url=self.http_url, trust_env=False, timeout=ANSWER_SECONDS)
+        failed = math.inf
         while not await self._ready():
             if (status := self._status()) is not None:  # its port may be another server's
                 raise self._failure(f"vLLM ended with status {status}")
-            if time.monotonic() - began > self.ready_seconds:
+            now = time.monotonic()
+            failed = min(failed, now) if ENGINE_FAILED in self._log() else math.inf
+            if now - failed > FAILED_SECONDS:
+                raise self._failure("vLLM's engine failed, and vLLM did not end")
+            if now - began > self.ready_seconds:
                 raise self._failure(f"vLLM was not ready within {self.ready_seconds:.0f} s")
             await asyncio.sleep(POLL_SECONDS)
         self.start_seconds = time.monotonic() - began

@@ -95,6 +95,16 @@ async def test_a_server_that_is_never_ready_is_ended(program: Callable[[str], in
     assert process.living(server.pid) == []
 
 
+async def test_a_server_whose_engine_has_failed_is_not_waited_for(
+        program: Callable[[str], int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(f"import time; print({LOG!r}, flush=True); time.sleep(600)")
+    monkeypatch.setattr("enginewright_builder.generate.server.FAILED_SECONDS", 0.0)
+    server = VllmServer(tmp_path, ServerArguments(), ready_seconds=600)
+    with pytest.raises(UserError, match="vLLM's engine failed, and vLLM did not end: NotImplementedError: no kernel"):
+        await server.__aenter__()
+    assert process.living(server.pid) == []
+
+
 LOG = """(APIServer pid=5) WARNING 11-26 14:22:01 [system_utils.py:255] It may end in `OSError: [Errno 24]`
 (Worker pid=7) WARNING 11-26 14:28:55 [utils.py:597] Failed to create a kernel. Exception: could not create it
 (EngineCore pid=6) ERROR 11-26 14:29:00 [core.py:999] EngineCore failed to start.
