@@ -60,6 +60,10 @@ test-images-gpu: venv deps ## Build the images for NVIDIA GPUs and ask them in p
 test-image-vllm: venv deps ## Build vLLM's image and serve a small model in it, as a restricted pod would: 1 GB, 6 GB of disk
 	$(VENV)/bin/pytest -q tests/vllm_image
 
+.PHONY: test-keda
+test-keda: venv deps ## KEDA's own operator scales a model by the example: builds KEDA first, a quarter of an hour and 2 GB of modules
+	KEDA_BINARIES="$$(hack/dev/keda.sh)" $(VENV)/bin/pytest -q tests/keda
+
 .PHONY: e2e-rollout
 e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
 	PYTHONPATH=studies:hack $(VENV)/bin/python -m rollouts $(ARGS)

@@ -38,7 +38,7 @@ cp -r "$model/model" "$work/models/minilm"
 echo "parts" >&2
 # Under their names only once all are whole.
 mkdir "$work/parts"
-tar -C "$work" -cf - tensorrt wheels onnxruntime-gpu triton models | xz -T0 -3 | split -b "$part_bytes" -d - "$work/parts/part-"
+tar -C "$work" -cf - tensorrt wheels onnxruntime-gpu triton models | xz -T0 -0 | split -b "$part_bytes" -d - "$work/parts/part-"
 rm -f "$out"/part-*
 mv "$work/parts"/part-* "$out/"
 cp "$root/hack/bench/unpack.sh" "$out/"

@@ -29,6 +29,8 @@ OUTPUT = ROOT / "build" / "demo"
 ALL_IMAGES = ("operator", "builder", "server")
 IN_IMAGE = {"builder": "PyTorch, ONNX Runtime", "server": "Triton", "server-vllm": "vLLM"}
 IN_CHART = {"server-vllm": "serverVllm"}
+# For programs and images that no cache has. On two cores beside other work, Kubernetes took over half an hour to build.
+COLD_SECONDS = 7200
 # Registries of this machine: they speak plain HTTP, as container runtimes expect of them.
 LOOPBACK = ("localhost", "127.0.0.1")
 CLUSTERS = {"local": "Kubernetes: a real node on this machine", "kind": "Kubernetes: a cluster of kind's",
@@ -89,7 +91,7 @@ def start(summary: Timed, names: Sequence[str] = ALL_IMAGES) -> tuple[Kube, dict
 
 def start_cluster() -> None:
     say(CLUSTERS.get(os.environ.get("CLUSTER", ""), CLUSTERS["local"]))
-    run(CLUSTER, "up", quiet=False, timeout=1800)
+    run(CLUSTER, "up", quiet=False, timeout=COLD_SECONDS)
 
 
 def next_steps() -> str:
@@ -111,9 +113,9 @@ def load_images(names: Sequence[str] = ALL_IMAGES) -> dict[str, str]:
     if registry := registry_to_push_to():
         options = ("--insecure",) if registry.startswith(LOOPBACK) else ()
         pushed: dict[str, str] = json.loads(run(IMAGES, "push", registry, *options, *names, quiet=False,
-                                                timeout=1800))
+                                                timeout=COLD_SECONDS))
         return pushed
-    built = json.loads(run(IMAGES, "build", "--json", *names, quiet=False, timeout=1800))
+    built = json.loads(run(IMAGES, "build", "--json", *names, quiet=False, timeout=COLD_SECONDS))
     run(CLUSTER, "load-image", *(built[name]["archive"] for name in names), quiet=False, timeout=900)
     return {name: built[name]["reference"] for name in names}
 

@@ -26,16 +26,24 @@ async def serving(kube: KubeClient, namespace: str, folder: Path, group: str, ve
     tls.load_cert_chain(*make_certificate(folder))
     runner = web.AppRunner(app)
     await runner.setup()
-    name = f"{version}.{group}"
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
-        await _register(kube, namespace, group, version, int(runner.addresses[0][1]))
+        async with registered(kube, namespace, group, version, int(runner.addresses[0][1])):
+            yield
+    finally:
+        await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def registered(kube: KubeClient, namespace: str, group: str, version: str, port: int) -> AsyncIterator[None]:
+    """As :func:`serving`, for what answers at ``port`` of the loopback already."""
+    try:
+        await _register(kube, namespace, group, version, port)
         yield
     finally:
         with contextlib.suppress(NotFoundError):  # it was not registered
-            await kube._json("delete", API_SERVICE, API_SERVICE.path(None, name))
-        await runner.cleanup()
+            await kube._json("delete", API_SERVICE, API_SERVICE.path(None, f"{version}.{group}"))
 
 
 async def _register(kube: KubeClient, namespace: str, group: str, version: str, port: int) -> None:
