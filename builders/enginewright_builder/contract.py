@@ -620,6 +620,36 @@ class BatchTime:
     p50_ms: float
 
 
+# The server's own processes, looked at from the build's container; or what the server's container says of itself.
+MemorySeen = Literal["processes", "container"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryFigures:
+    """What a server of the finished repository took, in bytes; pages that its processes share count once.
+
+    ``empty_bytes``: ready, without a model. ``loaded_bytes``: the model loaded, warm, and asked. ``peak_bytes``: the
+    most from the load on, with ``concurrency`` requests in flight as at the shipped point; ``held_bytes`` is the most
+    that the kernel could not take back (anonymous and shared memory, without pages of files): in a container with
+    less, the kernel ends the server. ``cores``: processor time of that load over its seconds. ``device_…``: memory of
+    its GPUs. ``pinned_bytes``: the most that was in use of Triton's pool of pinned host memory, ``pinned_pool_bytes``.
+    None and 0: not known; of a pool and a device also: there is no GPU.
+    """
+
+    seen: MemorySeen
+    empty_bytes: int
+    loaded_bytes: int
+    peak_bytes: int
+    held_bytes: int
+    concurrency: int
+    cores: float | None = None
+    device_empty_bytes: int | None = None
+    device_loaded_bytes: int | None = None
+    device_peak_bytes: int | None = None
+    pinned_bytes: int | None = None
+    pinned_pool_bytes: int | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineSummary:
     """The winner as served by Triton in the shipped configuration (one replica, measured by the sweep).
@@ -631,6 +661,7 @@ class EngineSummary:
     none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
     ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
+    ``memory`` is of the server alone in a process of its own, None in records of older builders.
     ``service_curve`` is by rising batch. The percentiles are of ``requests`` requests; ``p999_ms`` is None where these
     are fewer than it takes (:func:`requests_needed`). Of the ``mean_ms`` that a request takes, ``pre_ms`` go by before
     the model and ``post_ms`` after it; all three are None where neither was measured apart from the model. None, empty
@@ -670,6 +701,7 @@ class EngineSummary:
     mean_ms: float | None = None
     pre_ms: float | None = None
     post_ms: float | None = None
+    memory: MemoryFigures | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

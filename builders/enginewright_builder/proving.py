@@ -19,6 +19,7 @@ from enginewright_builder.contract import (
     SMOKE_FILE,
     BatchTime,
     EngineSummary,
+    MemoryFigures,
     Outcome,
     ServingChoice,
 )
@@ -31,11 +32,21 @@ from enginewright_builder.hand_over import Handed
 from enginewright_builder.load import run_on_time
 from enginewright_builder.report import write_report
 from enginewright_builder.report.performance import Performance, device_class
-from enginewright_builder.steps import SWEEP_SECONDS, SWEEP_SHARE, Budget, Steps, now
+from enginewright_builder.steps import (
+    MEMORY_SECONDS,
+    MEMORY_SHARE,
+    SWEEP_SECONDS,
+    SWEEP_SHARE,
+    Budget,
+    Steps,
+    now,
+)
 from enginewright_builder.sweep import SweepResult, Task
+from enginewright_builder.sweep.bench import make_requests
 from enginewright_builder.sweep.ways import sweep_ways
 from enginewright_builder.triton import smoke_record
-from enginewright_builder.triton.client import Address, Server
+from enginewright_builder.triton.client import Address, Server, Usage
+from enginewright_builder.triton.memory import MemoryWatch
 from enginewright_builder.triton.prove import Proof, prove_on
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
@@ -92,19 +103,19 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
     request = told.request
     gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
     servers.repository.mkdir(parents=True, exist_ok=True)
-    artifact, swept, performance = run_on_time(_measure(handed, servers, steps, budget, gpus))
+    artifact, swept, performance, empty = run_on_time(_measure(handed, servers, steps, budget, gpus))
     serving = _serving(handed, swept)
     with steps.step("repository", "writing the model repository"):
         folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, artifact, serving, gpus=gpus,
                              warmup=handed.warmup, cores=told.hardware.cores)
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a tritonserver"):
-        proof = run_on_time(_prove(handed, folder, servers, gpus))
+        proof, memory = run_on_time(_prove(handed, folder, servers, gpus, swept, empty, budget))
         if not servers.fresh:
             proof = dataclasses.replace(proof, load_seconds=proof.load_seconds + backend_seconds(swept))
     outcome = Outcome(kind="build", ok=True, source=told.source, fingerprint=request.fingerprint(), built=now(),
                       build_seconds=round(budget.spent, 1), serving=serving,
-                      engine=_summary(handed, artifact, swept, proof, performance), candidates=told.candidates)
+                      engine=_summary(handed, artifact, swept, proof, memory, performance), candidates=told.candidates)
     with steps.step("publish", "writing the report and publishing"):
         write_report(build_report(told, outcome, swept, proof, config, {**told.steps, **steps.seconds}, performance),
                      staging)
@@ -115,14 +126,16 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
 
 
 async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budget, gpus: tuple[int, ...]
-                   ) -> tuple[Artifact, SweepResult, Performance]:
-    """On one server, as each start of one takes seconds."""
+                   ) -> tuple[Artifact, SweepResult, Performance, Usage]:
+    """On one server, as each start of one takes seconds. Also what that took before it had loaded anything."""
     async with servers.open(gpus, sliced=_sliced(handed)) as server:
+        empty = await server.usage()
         with steps.step("sweep", f"serving {handed.told.name} on tritonserver") as report:
             artifact, swept = await sweep_ways(server, servers.repository, handed.artifact,
                                                lambda way: _task(handed, way, budget, gpus, report))
         with steps.step("appraise", "comparing with plain serving and with what the device could do"):
-            return artifact, swept, await appraise(server, servers.repository, handed, artifact, swept, budget, gpus)
+            performance = await appraise(server, servers.repository, handed, artifact, swept, budget, gpus)
+            return artifact, swept, performance, empty
 
 
 def _task(handed: Handed, way: Artifact, budget: Budget, gpus: tuple[int, ...],
@@ -148,8 +161,11 @@ def backend_seconds(swept: SweepResult) -> float:
     return max(0.0, swept.cold_start_seconds - swept.warm_load_seconds) if swept.warm_load_seconds else 0.0
 
 
-async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int, ...]) -> Proof:
-    """Also leaves what replicas are to be tried with beside the repository."""
+async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int, ...], swept: SweepResult,
+                 empty: Usage, budget: Budget) -> tuple[Proof, MemoryFigures | None]:
+    """Also leaves what replicas are to be tried with beside the repository. Memory is measured here, as this server is
+    what a replica will be: the finished repository and, where a server can be started for it, a process without a
+    past."""
     smoke = handed.smoke
     repeated = [smoke.request(batch) for batch in smoke.batches] if smoke else []
     served = servers.repository / MODEL_FOLDER
@@ -157,14 +173,19 @@ async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int
     shutil.copytree(folder, served, copy_function=_linked)
     try:
         async with servers.open(gpus, sliced=_sliced(handed)) as server:
-            proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated, mixed=handed.mixed,
-                                   loss=handed.told.request.accuracy.tolerance)
+            async with MemoryWatch(server, empty) as watch:
+                proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated, mixed=handed.mixed,
+                                       loss=handed.told.request.accuracy.tolerance)
+                await watch.loaded()
+                await watch.under_load(make_requests(MODEL_FOLDER, handed.requests, swept.serving.max_batch_size),
+                                       concurrency=swept.best.concurrency,
+                                       most_seconds=budget.share(MEMORY_SHARE, MEMORY_SECONDS))
             await server.unload(MODEL_FOLDER)
     finally:
         shutil.rmtree(served, ignore_errors=True)
     if smoke:
         (handed.staging / SMOKE_FILE).write_text(smoke_record.record(smoke, proof.answers), encoding="utf-8")
-    return proof
+    return proof, watch.figures
 
 
 def _linked(source: str, target: str) -> str:
@@ -175,8 +196,8 @@ def _linked(source: str, target: str) -> str:
     return target
 
 
-def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proof, performance: Performance
-             ) -> EngineSummary:
+def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proof, memory: MemoryFigures | None,
+             performance: Performance) -> EngineSummary:
     told, best = handed.told, swept.best
     devices, count = device_class(told.request.device)
     pre, post = best.layers.preprocess_ms, best.layers.postprocess_ms
@@ -192,4 +213,5 @@ def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proo
         bound=performance.bound, fallback=told.fallback,
         service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve),
         task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests,
-        mean_ms=None if pre is None and post is None else best.mean_ms, pre_ms=pre, post_ms=post)
+        mean_ms=None if pre is None and post is None else best.mean_ms, pre_ms=pre, post_ms=post,
+        memory=memory)

@@ -15,7 +15,8 @@ METERS = {"rapl": "The kernel's RAPL counters of the CPU package", "nvml": "The 
 
 def methods(report: BuildReport) -> list[tuple[str, str, str]]:
     """``(anchor, what, how)``; only of what this report has."""
-    return [*_engine(report), *_accuracy(report), *_load(report), *_performance(report), *_profiles(report)]
+    return [*_engine(report), *_accuracy(report), *_load(report), *_performance(report), *_memory(report),
+            *_profiles(report)]
 
 
 def _engine(report: BuildReport) -> Iterator[tuple[str, str, str]]:
@@ -26,6 +27,21 @@ def _engine(report: BuildReport) -> Iterator[tuple[str, str, str]]:
     where = "held on the GPU" if report.hardware.gpus else "had resident"
     yield ("size", "Size and memory", (
         f"The size is that of the engine's files. Memory is what tritonserver {where} with the model loaded."))
+
+
+def _memory(report: BuildReport) -> Iterator[tuple[str, str, str]]:
+    memory = report.engine.memory
+    if memory is None or report.performance is None:
+        return
+    who = ("by this build, several times a second, and by each process's own high-water mark for what passed in between"
+           if memory.seen == "processes" else
+           "by the server's container, every second. That server had had other settings before, and some of what they "
+           "took may count")
+    yield ("memory", "Memory", (
+        "The finished repository was loaded in a tritonserver, asked, and put under the load of the shipped point "
+        "until its memory no longer grew. What the kernel cannot take back is anonymous and shared memory, without "
+        "pages of files: it kills a container whose limit is lower. Proportional set sizes of the server's processes "
+        f"were read {who}."))
 
 
 def _profiles(report: BuildReport) -> Iterator[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enginewright_builder.accuracy.task_rules import RELATIVE
-from enginewright_builder.contract import CandidateSummary, ObjectiveRequest, requests_needed
+from enginewright_builder.contract import CandidateSummary, MemoryFigures, ObjectiveRequest, requests_needed
 from enginewright_builder.load.result import TAIL
 from enginewright_builder.measure.roofline import PrecisionGain
 from enginewright_builder.report.model import BuildReport
@@ -185,6 +185,27 @@ def energy_sentence(performance: Performance) -> str:
     idle = f", {use.idle_watts:.0f} W idle" if use.idle_watts is not None else ""
     scope = " by the whole CPU package" if use.meter == "rapl" else ""
     return f"{significant(rate)} inferences a joule {where}; {use.watts:.0f} W drawn under load{scope}{idle}."
+
+
+def memory_sentence(memory: MemoryFigures) -> str:
+    """Of the server's host memory. Empty where nothing was seen of it."""
+    if not memory.peak_bytes:
+        return ""
+    load = f"{memory.concurrency} {'request' if memory.concurrency == 1 else 'requests'} in flight"
+    return (f"{size(memory.empty_bytes)} without a model, {size(memory.loaded_bytes)} with it loaded and warm, "
+            f"{size(memory.peak_bytes)} at the most with {load}; of that the kernel could not take back "
+            f"{size(memory.held_bytes)}.")
+
+
+def device_memory_sentence(memory: MemoryFigures) -> str:
+    """Of its GPUs and of the pool of pinned memory. Empty without a GPU."""
+    figures = [(memory.device_empty_bytes, "without a model"), (memory.device_loaded_bytes, "with it loaded and warm"),
+               (memory.device_peak_bytes, "at the most under load")]
+    told = [f"{size(value)} {what}" for value, what in figures if value is not None]
+    if memory.pinned_bytes is not None:
+        pool = f" of {size(memory.pinned_pool_bytes)}" if memory.pinned_pool_bytes else ""
+        told.append(f"{size(memory.pinned_bytes)}{pool} of the pool of pinned host memory")
+    return f"{', '.join(told)}." if told else ""
 
 
 def is_offered(report: BuildReport) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,9 +14,11 @@ import httpx
 from google.protobuf import json_format
 from tritonclient.grpc import model_config_pb2 as schema
 
+from enginewright_builder.contract import MemorySeen
 from enginewright_builder.errors import BuilderError, UserError
 from enginewright_builder.measure.energy import Meter, open_meter
-from enginewright_builder.triton.gpu_metrics import TritonMeter, reading
+from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, TritonMeter, pinned, reading
+from enginewright_builder.triton.process import Memory, cpu_seconds_in, memory_in, spike_in
 from enginewright_builder.triton.witness import Witness
 
 POLL_SECONDS = 0.05
@@ -31,6 +33,20 @@ class Address:
     http: str
     grpc: str
     metrics: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a server takes now. ``spike`` is how much more its processes had resident once, as their own high-water
+    marks tell; ``device`` bytes of its GPUs' memory, ``pinned`` bytes in use of its pool of ``pinned_pool`` bytes.
+    None: not known, or there is no GPU."""
+
+    memory: Memory = field(default_factory=Memory)
+    spike: int = 0
+    cpu_seconds: float | None = None
+    device: int | None = None
+    pinned: int | None = None
+    pinned_pool: int | None = None
 
 
 class Server:
@@ -165,6 +181,27 @@ class Server:
         if not self.gpus:
             return await self._witness.memory_bytes() if self._witness else 0
         return 0 if self.sliced else reading(await self.metrics()).memory_bytes or 0
+
+    @property
+    def seen_by(self) -> MemorySeen:
+        """What :meth:`usage` looks at."""
+        return "container"
+
+    async def usage(self) -> Usage:
+        """Of the host what its witness says, of whole GPUs what its own metrics say."""
+        said = await self._witness.said() if self._witness else ""
+        page = await self._gpu_page()
+        return Usage(memory=memory_in(said), spike=spike_in(said),
+                     cpu_seconds=cpu_seconds_in(said) if said else None,
+                     device=reading(page).memory_bytes if self.gpus and not self.sliced else None,
+                     pinned=pinned(page, PINNED_USED), pinned_pool=pinned(page, PINNED_TOTAL))
+
+    async def _gpu_page(self) -> str:
+        """Its metrics, where it has GPUs and answers: what is measured beside them goes on."""
+        try:
+            return await self.metrics() if self.gpus else ""
+        except httpx.HTTPError:
+            return ""
 
     def meter(self) -> Meter | None:
         """Of its devices: its own metrics, as this process may have no device. None where nothing is metered."""

@@ -9,10 +9,12 @@ import time
 import uuid
 from pathlib import Path
 
+from enginewright_builder.contract import MemorySeen
 from enginewright_builder.errors import BuilderError, TransientError
 from enginewright_builder.measure.energy import Meter, open_meter
 from enginewright_builder.triton import device_memory, install, process
-from enginewright_builder.triton.client import Address, Server
+from enginewright_builder.triton.client import Address, Server, Usage
+from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, pinned
 from enginewright_builder.triton.ports import HOST, free_ports
 
 # Nothing is in flight when we stop it: Triton's own drain, in steps of seconds, need not be sat out.
@@ -73,14 +75,27 @@ class TritonServer(Server):
     async def memory_bytes(self) -> int:
         """Device memory that it took since it was started where it has GPUs, 0 where CUDA does not tell; else resident
         memory of its processes."""
-        if not self.gpus:
-            return process.resident_bytes(self.pid)
-        free = self._free_bytes()
-        return 0 if free is None or self._free_before is None else max(0, self._free_before - free)
+        return self._device_bytes() or 0 if self.gpus else process.resident_bytes(self.pid)
+
+    @property
+    def seen_by(self) -> MemorySeen:
+        return "processes"
+
+    async def usage(self) -> Usage:
+        """Of its process tree, and of its GPUs what they have less since it was started."""
+        page = await self._gpu_page()
+        return Usage(memory=process.memory(self.pid), spike=process.spike_bytes(self.pid),
+                     cpu_seconds=process.cpu_seconds(self.pid), device=self._device_bytes(),
+                     pinned=pinned(page, PINNED_USED), pinned_pool=pinned(page, PINNED_TOTAL))
 
     def meter(self) -> Meter | None:
         """This process has the devices as well, and the driver's own counters are finer than Triton's."""
         return open_meter(self.gpus)
+
+    def _device_bytes(self) -> int | None:
+        """None without a GPU, and where CUDA does not tell."""
+        free = self._free_bytes()
+        return None if free is None or self._free_before is None else max(0, self._free_before - free)
 
     def _free_bytes(self) -> int | None:
         return device_memory.free_bytes(self.gpus) if self.gpus else None

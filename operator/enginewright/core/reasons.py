@@ -102,6 +102,7 @@ class Reason(StrEnum):
     QUEUE_TIMEOUT_TOO_SHORT = "QueueTimeoutTooShort"
     CACHE_MISSING = "CacheMissing"
     CACHE_UNSAFE = "CacheUnsafe"
+    MEMORY_LIMIT_TOO_LOW = "MemoryLimitTooLow"
     OUTPUTS_DIFFER = "OutputsDiffer"
     ANALYSIS_INCONCLUSIVE = "AnalysisInconclusive"
     WAITING_FOR_REPLICAS = "WaitingForReplicas"

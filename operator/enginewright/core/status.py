@@ -281,6 +281,35 @@ class CandidateStatus(StatusModel):
     """Why."""
 
 
+class MemoryStatus(StatusModel):
+    """Memory of one server, in bytes."""
+
+    seen: str
+    """processes: the server's own processes, in a server that had loaded nothing else; container: what the server's
+    container said of them, in one that the build had measured other settings with before."""
+    empty_bytes: int
+    """Without a model."""
+    loaded_bytes: int
+    """With the model loaded and warm."""
+    peak_bytes: int
+    """The most, under the load of the shipped point."""
+    held_bytes: int
+    """What of it the kernel cannot take back: under a lower limit it kills the server."""
+    device_peak_bytes: int | None = None
+    """The most of its GPUs' memory. Absent without one."""
+    pinned_bytes: int | None = None
+    """The most of Triton's pinned memory pool that was in use. Absent without a GPU."""
+
+
+class ProposedResourcesStatus(StatusModel):
+    """Requests and limits of the server's container."""
+
+    requests: Mapping[str, str]
+    """The measured peak of memory and a tenth, 64Mi more, and the processor time of the measured load."""
+    limits: Mapping[str, str]
+    """The measured peak of memory and a half, 128Mi more."""
+
+
 class EngineStatus(StatusModel):
     """The engine of the current spec, as measured in its shipped configuration on one replica."""
 
@@ -331,6 +360,11 @@ class EngineStatus(StatusModel):
     """Size of the engine in bytes."""
     memory_bytes: int | None = None
     """Memory of the server with the model loaded."""
+    memory: MemoryStatus | None = None
+    """What the build measured of the server's memory, up to the load of the shipped point. Absent of engines of older
+    builders and of language models."""
+    proposed_resources: ProposedResourcesStatus | None = None
+    """For spec.serving.resources, from that."""
     device: str | None = None
     """Device it was built and measured on."""
     runtime_version: str | None = None

@@ -1,4 +1,4 @@
-"""How a model has scaled, put into the report page: the build, which wrote the page, knows nothing of it."""
+"""How a model has scaled and what it costs, put into the report page: the build, which wrote it, knows neither."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from enginewright.core.status import read_status
+from enginewright.plugin import money
 
 # What the page has where its history goes (builders/enginewright_builder/report/templates/report.html.jinja).
 PLACE: Final = '<script type="application/json" id="scaling">{}</script>'
@@ -17,7 +20,7 @@ Series = Sequence[tuple[float, float]]
 
 
 def history(obj: Mapping[str, Any], now: datetime, measured: Mapping[str, Series] | None = None) -> dict[str, Any]:
-    """What the page's script draws: ``words``, ``from`` and ``to`` (times), and ``datasets`` by name.
+    """What the page's script draws: ``words``, ``money``, ``from`` and ``to`` (times), and ``datasets`` by name.
 
     ``measured`` has Prometheus' ``replicas``, ``queued`` and ``rate``; without it replicas follow from the decisions in
     the status.
@@ -30,6 +33,7 @@ def history(obj: Mapping[str, Any], now: datetime, measured: Mapping[str, Series
     start = min((row["time"] for name in (steps, *rows.values()) for row in name), default=_time(now.timestamp()))
     return {
         "words": _words(replicas, decisions, now, any(rows.values())),
+        "money": money.before_and_after(read_status(status)),
         "from": start,
         "to": _time(now.timestamp()),
         "datasets": {"replicas": steps, "decisions": decisions, **rows},

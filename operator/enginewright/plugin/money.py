@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from enginewright.core.cost import price_words
+from enginewright.core.cost import price_words, rounded
 from enginewright.core.money import build_price, paid_back_hours
 from enginewright.core.status import CandidateStatus, ClassStatus, CostStatus, EngineStatus, ServedStatus, Status
 from enginewright.plugin.durations import age
@@ -21,6 +21,19 @@ IDLE = 0.5
 def sentences(status: Status) -> tuple[str, ...]:
     """None without a price."""
     return (*_of_model(status), *_of_classes(status.classes))
+
+
+def before_and_after(status: Status) -> str:
+    """What a million inferences cost as served and as the source model would serve them. Empty without a price, or
+    where the build has not compared the two."""
+    cost, engine = status.cost, status.engine
+    after = cost.per_million_inferences if cost else None
+    if cost is None or engine is None or after is None or not engine.speedup:
+        return ""
+    return (f"Before, with the source model, a million inferences would cost {rounded(after * engine.speedup):g} "
+            f"{cost.currency}, by the speed-up of {engine.speedup:.2f} that the build measured; with this engine they "
+            f"cost {after:g} {cost.currency} at the objective. One replica costs {cost.price_per_hour:g} "
+            f"{cost.currency} an hour.")
 
 
 def _of_model(status: Status) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from enginewright.core.status import (
     BatchStatus,
     ClassStatus,
     EngineStatus,
+    ProposedResourcesStatus,
     ServerStatus,
     Status,
     TokensStatus,
@@ -131,6 +133,7 @@ def _facts(status: Status) -> tuple[str, ...]:
         proof = f", measured on {engine.device or 'its device'}: {measured}" if measured else ""
         what = engine.ships or f"{engine.backend} {engine.precision}"
         found.append(f"{'Language model' if engine.tokens else 'Engine'}: {what} ({engine.fingerprint[:8]}){proof}.")
+        found += _memory_facts(engine)
     if status.server and status.server.runtime:
         found.append(_server_fact(status.server))
     found += map(_class_fact, status.classes)
@@ -148,6 +151,29 @@ def _facts(status: Status) -> tuple[str, ...]:
     if status.batch:
         found.append(_run_fact(status.batch))
     return tuple(found)
+
+
+def _memory_facts(engine: EngineStatus) -> tuple[str, ...]:
+    """What the server was seen to take, and what that makes for ``spec.serving.resources``."""
+    memory, resources = engine.memory, engine.proposed_resources
+    if memory is None:
+        return ()
+    device = "" if memory.device_peak_bytes is None else f"; of its GPUs {_mebibytes(memory.device_peak_bytes)}"
+    peak, loaded, empty, held = map(_mebibytes, (
+        memory.peak_bytes, memory.loaded_bytes, memory.empty_bytes, memory.held_bytes))
+    host = (f"{peak} under the measured load, {loaded} with the model loaded, {empty} without; least limit: {held}"
+            if memory.peak_bytes else "the host's is not known")
+    proposal = f" Proposed for spec.serving.resources: {_quantities(resources)}." if resources else ""
+    return (f"Memory of one server: {host}{device}.{proposal}",)
+
+
+def _quantities(found: ProposedResourcesStatus) -> str:
+    return "; ".join(f"{kind} {', '.join(f'{name}: {value}' for name, value in sorted(some.items()))}"
+                     for kind, some in (("requests", found.requests), ("limits", found.limits)))
+
+
+def _mebibytes(size: int) -> str:
+    return f"{math.ceil(size / (1 << 20))}Mi"
 
 
 def _run_fact(run: BatchStatus) -> str:

@@ -18,4 +18,6 @@ def short_measurements() -> Iterator[None]:
         patch.setattr("enginewright_builder.building.MEASURE_SECONDS",
                       {device: (least, least) for device, (least, _) in MEASURE_SECONDS.items()})
         patch.setattr("enginewright_builder.proving.SWEEP_SECONDS", (SWEEP_SECONDS[0], SWEEP_SECONDS[0]))
+        patch.setattr("enginewright_builder.triton.memory.LEAST_SECONDS", 0.5)
+        patch.setattr("enginewright_builder.triton.memory.STEADY_SECONDS", 0.5)
         yield

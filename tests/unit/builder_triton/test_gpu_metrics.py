@@ -11,7 +11,7 @@ import pytest
 
 from enginewright_builder.measure.energy import Reading, Sampler
 from enginewright_builder.triton.client import Address, Server
-from enginewright_builder.triton.gpu_metrics import TritonMeter, reading
+from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, TritonMeter, pinned, reading
 
 TWO = """# HELP nv_gpu_memory_total_bytes GPU total memory, in bytes
 # TYPE nv_gpu_memory_total_bytes gauge
@@ -87,3 +87,12 @@ def test_metrics_tell_of_whole_gpus_alone(gpus: tuple[int, ...], sliced: bool, n
         meter.close()
     if sliced:
         assert asyncio.run(server.memory_bytes()) == 0
+
+
+@pytest.mark.parametrize(("page", "used", "total"), [
+    ("nv_pinned_memory_pool_total_bytes 268435456\nnv_pinned_memory_pool_used_bytes 4.194304e+06\n", 4 << 20,
+     256 << 20),
+    ("nv_pinned_memory_pool_used_bytes much\n", None, None), (TWO, None, None),
+], ids=["both", "no number", "an older Triton"])
+def test_what_is_used_of_the_pinned_pool(page: str, used: int | None, total: int | None) -> None:
+    assert (pinned(page, PINNED_USED), pinned(page, PINNED_TOTAL)) == (used, total)

@@ -36,6 +36,7 @@ function decisions(rows) {
 // What `kubectl optimisedmodel report` filled in; every chart spans the same time.
 function scaling(charts, history) {
   document.getElementById("scaling-words").textContent = history.words;
+  money(history.money);
   decisions(history.datasets.decisions);
   return ["replicas", "queued", "rate"].filter((name) => history.datasets[name].length > 0)
     .map((name) => draw(document.querySelector(`[data-chart=${name}]`), overTime(name, charts[name], history)));
@@ -51,6 +52,14 @@ function overTime(name, spec, { from, to, datasets }) {
   if (spec.layer && decisions.length === 0) spec.layer = spec.layer.slice(0, 1);
   if (spec.mark && rows.length === 1) spec.mark = { ...spec.mark, point: true };
   return { ...spec, datasets };
+}
+
+// By the operator's prices, which the build does not know.
+function money(words) {
+  const place = document.getElementById("money-words");
+  if (!place || !words) return;
+  place.textContent = words;
+  place.hidden = place.previousElementSibling.hidden = false;
 }
 
 async function main() {

@@ -15,6 +15,8 @@ from enginewright.core.observed import MINUTE, EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.published import published
 from enginewright.core.quantity import VISIBLE, legible
+from enginewright.core.sizing import proposed
+from enginewright.core.spec import Spec
 from enginewright.core.status import (
     AutoscalingStatus,
     BatchingStatus,
@@ -22,7 +24,9 @@ from enginewright.core.status import (
     CostStatus,
     EngineStatus,
     GroupsStatus,
+    MemoryStatus,
     PlacementStatus,
+    ProposedResourcesStatus,
     ServedStatus,
     SummaryStatus,
     TaskStatus,
@@ -34,6 +38,7 @@ from enginewright_builder.contract import (
     EngineSummary,
     GenerateSummary,
     GroupsSummary,
+    MemoryFigures,
     TaskFigure,
     TokenFigures,
 )
@@ -59,7 +64,8 @@ def engine_block(ctx: PassContext, engine: EngineResult, shown: EngineRecord | N
         return before if ctx.serving.stable else None
     mine = engine.record is not None and engine.record.fingerprint == shown.fingerprint
     remembered = before.cache_hit if before and before.fingerprint == shown.fingerprint else None
-    figures = _of_engine(shown, summary) if isinstance(summary, EngineSummary) else _of_language_model(shown, summary)
+    figures = (_of_engine(ctx.spec, shown, summary) if isinstance(summary, EngineSummary) else
+               _of_language_model(shown, summary))
     return figures.model_copy(update={
         "built": shown.outcome.built or None,
         "build_seconds": shown.outcome.build_seconds,
@@ -86,7 +92,8 @@ def _of_language_model(shown: EngineRecord, summary: GenerateSummary) -> EngineS
     )
 
 
-def _of_engine(shown: EngineRecord, summary: EngineSummary) -> EngineStatus:
+def _of_engine(spec: Spec, shown: EngineRecord, summary: EngineSummary) -> EngineStatus:
+    memory = summary.memory
     return EngineStatus(
         fingerprint=shown.fingerprint,
         backend=summary.backend,
@@ -110,6 +117,8 @@ def _of_engine(shown: EngineRecord, summary: EngineSummary) -> EngineStatus:
         groups=_groups_block(summary.groups),
         size_bytes=summary.size_bytes,
         memory_bytes=summary.memory_bytes,
+        memory=_memory_block(memory) if memory else None,
+        proposed_resources=_proposed_block(memory, spec) if memory and memory.peak_bytes else None,
         device=summary.device,
         runtime_version=summary.runtime_version,
         load_seconds=summary.load_seconds,
@@ -118,6 +127,17 @@ def _of_engine(shown: EngineRecord, summary: EngineSummary) -> EngineStatus:
         inferences_per_joule=legible(summary.inferences_per_joule),
         power_watts=legible(summary.power_watts),
     )
+
+
+def _memory_block(found: MemoryFigures) -> MemoryStatus:
+    return MemoryStatus(seen=found.seen, empty_bytes=found.empty_bytes, loaded_bytes=found.loaded_bytes,
+                        peak_bytes=found.peak_bytes, held_bytes=found.held_bytes,
+                        device_peak_bytes=found.device_peak_bytes, pinned_bytes=found.pinned_bytes)
+
+
+def _proposed_block(found: MemoryFigures, spec: Spec) -> ProposedResourcesStatus:
+    resources = proposed(found, spec)
+    return ProposedResourcesStatus(requests=resources.requests, limits=resources.limits)
 
 
 def cost_block(ctx: PassContext, shown: EngineRecord | None) -> CostStatus | None:

@@ -153,7 +153,7 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         **node_placement(placement),
         **device_claims(owner.name, placement),
         "topologySpreadConstraints": spread_over_nodes(labels.revision_selector(owner.name, revision)),
-        "initContainers": [_verify(owner, spec, record, config), *_fits(spec, placement, config)],
+        "initContainers": [_verify(owner, spec, record, config), *_fits(spec, record, placement, config)],
         "containers": [_server(owner, spec, record, placement, config),
                        *_monitor(owner, spec, record, config, captures)],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
@@ -248,7 +248,7 @@ def _verify(owner: Owner, spec: Spec, record: EngineRecord, config: OperatorConf
     }
 
 
-def _fits(spec: Spec, placement: Placement, config: OperatorConfig) -> list[JSON]:
+def _fits(spec: Spec, record: EngineRecord, placement: Placement, config: OperatorConfig) -> list[JSON]:
     """With a GPU the server's image is asked whether its TensorRT and the GPU are those of the engine; what it asks for
     is what the server asks for after it, so it costs nothing. An image without Python is not asked."""
     if placement.device.accelerator != "gpu":
@@ -259,7 +259,7 @@ def _fits(spec: Spec, placement: Placement, config: OperatorConfig) -> list[JSON
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         "command": ["/bin/sh", "-c", check],
-        "resources": resources(server_resources(spec, config), spec.serving.resources, placement),
+        "resources": resources(server_resources(spec, config, record), spec.serving.resources, placement),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},

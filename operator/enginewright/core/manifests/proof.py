@@ -36,7 +36,7 @@ date +%s.%N > {WITNESS_PATH}/started
   until grep -q '{_LISTENS}' /proc/net/tcp; do sleep 0.1; done
   date +%s.%N > {WITNESS_PATH}/ready
   while :; do
-    cat /proc/[0-9]*/smaps_rollup > {WITNESS_PATH}/next 2> /dev/null || :
+    cat /proc/[0-9]*/smaps_rollup /proc/[0-9]*/status /proc/[0-9]*/stat > {WITNESS_PATH}/next 2> /dev/null || :
     mv -f {WITNESS_PATH}/next {WITNESS_PATH}/memory
     sleep 1
   done

@@ -22,10 +22,10 @@ from enginewright.core.manifests.quality import trace_arguments, trace_mounts
 from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.published import published
-from enginewright.core.quantity import parse_quantity
 from enginewright.core.request import server_image
 from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
+from enginewright.core.sizing import server_defaults
 from enginewright.core.spec import Spec
 from enginewright.core.spec.response_cache_rules import MEBIBYTE
 from enginewright_builder.contract import COMPUTED, MODEL_FOLDER, MODEL_REPOSITORY
@@ -57,7 +57,7 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         "args": _arguments(spec, config),
         **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
         "ports": container_ports(TRITON),
-        "resources": resources(server_resources(spec, config), spec.serving.resources, placement),
+        "resources": resources(server_resources(spec, config, record), spec.serving.resources, placement),
         "securityContext": container_security(),
         "startupProbe": smoke_test(TRITON, engine_name(owner, spec), startup_seconds(record)),
         "readinessProbe": http_probe(TRITON.ready_path, period=2, timeout=2, failures=3),
@@ -95,19 +95,10 @@ def caches(pod: Mapping[str, Any]) -> bool:
                if one.get("name") == labels.CONTAINER_SERVER for word in one.get("args") or ())
 
 
-def server_resources(spec: Spec, config: OperatorConfig) -> Resources:
-    """The operator's own, with room for the cache; who states memory has thought of it."""
-    own, cache = config.server_resources, spec.serving.response_cache
-    if cache is None:
-        return own
-    return Resources(requests=_with(own.requests, cache.size_mebibytes), limits=_with(own.limits, cache.size_mebibytes))
-
-
-def _with(quantities: Mapping[str, str], mebibytes: int) -> dict[str, str]:
-    memory = quantities.get("memory")
-    if memory is None:
-        return dict(quantities)
-    return {**quantities, "memory": f"{math.ceil(parse_quantity(memory) / MEBIBYTE) + mebibytes}Mi"}
+def server_resources(spec: Spec, config: OperatorConfig, record: EngineRecord) -> Resources:
+    """What the server has where the user states nothing."""
+    summary = record.outcome.engine
+    return server_defaults(spec, config, summary.memory if summary else None)
 
 
 def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:

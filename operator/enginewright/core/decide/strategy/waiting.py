@@ -8,6 +8,7 @@ it comes here when it has been approved.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,9 +22,12 @@ from enginewright.core.decide.strategy.required import on_trial
 from enginewright.core.decide.strategy.splits import shows_objective
 from enginewright.core.decide.target import Target
 from enginewright.core.observed import DeploymentView
+from enginewright.core.quantity import count, parse_quantity
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import API_VERSION, HTTP_ROUTE
+from enginewright.core.sizing import MEMORY, held_bytes, memory_limit, proposed
 from enginewright.core.spec.queue import shortest_timeout
+from enginewright.core.spec.response_cache_rules import MEBIBYTE
 from enginewright.core.status import RolloutStatus
 from enginewright.core.step import Step
 from enginewright_builder.contract import GenerateSummary
@@ -144,6 +148,26 @@ def without_cache(target: Target, wanted: int) -> Desired | None:
         f"Revision {target.revision} does not start: spec.serving.responseCache needs Triton's cache {CACHE}, and "
         f"server image {server.image} has {', '.join(there) or 'no cache'}. Name an image with "
         f"caches/local/libtritoncache_local.so in {fit.field(ctx)}, or remove responseCache{meanwhile}."))
+
+
+def without_memory(target: Target, wanted: int) -> Desired | None:
+    """None unless the server's memory is limited to less than the build saw it hold, without which the kernel ends it:
+    at best as it starts, at worst under load, when the old revision has gone."""
+    ctx, stable, record = target.ctx, target.ctx.serving.stable, target.engine.record
+    summary, limit = record.outcome.engine if record else None, memory_limit(ctx.spec, ctx.config)
+    figures = summary.memory if summary else None
+    begun = stable is not None and stable.revision == target.revision
+    if figures is None or limit is None or begun:
+        return None
+    (field, value), held = limit, held_bytes(figures, ctx.spec)
+    if parse_quantity(value) >= held:
+        return None
+    proposal, flight = proposed(figures, ctx.spec).limits[MEMORY], count(figures.concurrency, "request")
+    return _refused(ctx, wanted, "its servers would be killed for lack of memory", lambda meanwhile: no(
+        Reason.MEMORY_LIMIT_TOO_LOW,
+        f"Revision {target.revision} does not start: {field} {value} is less than the "
+        f"{math.ceil(held / MEBIBYTE)}Mi that its server held in the build with {flight} in flight, and the kernel "
+        f"would kill it. Write {proposal}, or leave the limit out{meanwhile}."))
 
 
 def _refused(ctx: PassContext, wanted: int, why: str, says: Callable[[str], Finding]) -> Desired:

@@ -1,0 +1,63 @@
+"""Pods ask for the memory that the build measured, where the user states none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from enginewright.core.config import OperatorConfig, Resources
+from enginewright.core.labels import CONTAINER_FITS, CONTAINER_SERVER
+from enginewright.core.manifests import Owner, deployment, revision_name
+from enginewright.core.observed import EngineRecord
+from enginewright.core.placement import Placement, place
+from enginewright.core.spec import Spec, parse_spec
+from enginewright_builder.contract import MemoryFigures
+from support.cluster import SPEC, built
+
+MIB = 1 << 20
+OWNER = Owner(name="minilm", namespace="prod", uid="u-1")
+FIGURES = MemoryFigures(seen="container", empty_bytes=MIB, loaded_bytes=2048 * MIB, peak_bytes=3000 * MIB,
+                        held_bytes=2900 * MIB, concurrency=8, cores=2.0)
+GPU = {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H200"}}
+
+
+def container(name: str = CONTAINER_SERVER, *, figures: MemoryFigures | None = FIGURES,
+              config: OperatorConfig | None = None, **changes: Any) -> dict[str, Any]:
+    config = config or OperatorConfig()
+    spec = parse_spec({**SPEC, **changes})
+    assert isinstance(spec, Spec)
+    placement = place(spec, 1 << 20, config)
+    assert isinstance(placement, Placement)
+    record = EngineRecord(fingerprint="f" * 64, store_claim="enginewright-store", store_uri=spec.store.uri,
+                          outcome=built("f" * 64, memory=figures))
+    made = deployment(OWNER, spec, record, placement, config)
+    pod = made["spec"]["template"]["spec"]
+    assert made["metadata"]["name"] == f"minilm-{revision_name('f' * 64, spec, placement, config)}"
+    (found,) = (one for one in (*pod["initContainers"], *pod["containers"]) if one["name"] == name)
+    return dict(found["resources"])
+
+
+def test_the_measured_peak_is_asked_for_and_no_limit_is_set() -> None:
+    # 3000 × 1.1 + 64, in steps of 32; processor time is proposed, not asked for.
+    assert container() == {"requests": {"cpu": "500m", "memory": "3392Mi"}}
+
+
+@pytest.mark.parametrize("stated", [{"requests": {"memory": "2Gi"}}, {"limits": {"memory": "3Gi"}}])
+def test_what_the_user_states_holds(stated: dict[str, Any]) -> None:
+    found = container(serving={"resources": stated})
+    memory = stated.get("requests", stated.get("limits"))["memory"]
+    assert found["requests"]["memory"] == memory
+
+
+def test_engines_of_older_builders_ask_for_what_they_did() -> None:
+    assert container(figures=None) == {"requests": {"cpu": "500m", "memory": "1Gi"}}
+
+
+def test_small_engines_ask_for_no_less_than_the_operator_says() -> None:
+    small = OperatorConfig(server_resources=Resources(requests={"memory": "4Gi"}))
+    assert container(config=small) == {"requests": {"memory": "4Gi"}}
+
+
+def test_the_container_before_it_asks_for_the_same() -> None:
+    assert container(CONTAINER_FITS, placement=GPU) == container(placement=GPU)
