@@ -35,14 +35,12 @@ async def test_a_limit_below_what_was_held_is_refused_and_another_serves(
     await models.create(model(serving={"resources": {"limits": {"memory": "1Gi"}}},
                               rollout={"analysis": {"seconds": 0}}))
     refused = await models.wait("RolloutComplete", "False", "MemoryLimitTooLow")
-    message = next(one for one in refused["status"]["conditions"] if one["type"] == "RolloutComplete")["message"]
-    assert "spec.serving.resources.limits.memory 1Gi is less than the 1900Mi" in message
-    assert "Write 3136Mi, or leave the limit out; nothing serves until then" in message
-    engine = refused["status"]["engine"] if "engine" in refused["status"] else None
+    assert "spec.serving.resources.limits.memory 1Gi is less than the 1900Mi" in refused["message"]
+    assert "Write 3136Mi, or leave the limit out; nothing serves until then" in refused["message"]
 
     await models.patch({"spec": {"serving": {"resources": {"limits": {"memory": None}}}}})
-    served = await models.wait("Ready", "True", "Serving")
-    engine = served["status"]["engine"]
+    await models.wait("Ready", "True", "Serving")
+    engine = (await models.get())["status"]["engine"]
     assert engine["memory"] == {
         "seen": "container", "emptyBytes": 13 * MIB, "loadedBytes": 1500 * MIB, "peakBytes": 2000 * MIB,
         "heldBytes": 1900 * MIB, "devicePeakBytes": 3 << 30, "pinnedBytes": 4 * MIB}

@@ -68,6 +68,25 @@ def test_a_chart_with_fewer_kinds_of_points_complains_of_nothing(page: Path, tmp
     assert 'data-chart="layers"' not in shown.dom
 
 
+def test_the_report_says_what_a_million_inferences_cost_before_and_after(page: Path, tmp_path: Path) -> None:
+    assert "What it costs to run" in page.read_text(encoding="utf-8")
+    assert hidden(show(page, tmp_path / "profile")), "the build knows no price"
+    engine = {"fingerprint": "f" * 64, "backend": "onnxruntime", "precision": "int8", "speedup": 2.35}
+    cost = {"perMillionInferences": 0.2, "currency": "EUR", "pricePerHour": 0.1}
+    found = filled(page.read_text(encoding="utf-8"), history({"status": {"engine": engine, "cost": cost}}, NOW))
+    assert found
+    page.write_text(found, encoding="utf-8")
+    shown = show(page, tmp_path / "priced")
+    assert shown.console == ()
+    assert not hidden(shown)
+    assert "Before, with the source model, a million inferences would cost 0.47 EUR" in shown.dom
+
+
+def hidden(shown: Shown) -> bool:
+    (line,) = re.findall(r'<dt([^>]*)>Money</dt><dd id="money-words"([^>]*)>', shown.dom)
+    return all("hidden" in part for part in line)
+
+
 def test_the_report_shows_how_the_model_has_scaled(page: Path, tmp_path: Path) -> None:
     minutes = [NOW.timestamp() - 60 * back for back in range(60, -1, -1)]
     measured = {"replicas": [(at, 1.0) for at in minutes], "queued": [(at, at % 7) for at in minutes],

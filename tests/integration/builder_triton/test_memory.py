@@ -43,12 +43,11 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [numpy_helper.from_array(weights, "w")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10),
               folder / "model.onnx")
-    shape = {"dtype": "float32"}
     artifact = Artifact(
         rung=Rung(backend="onnxruntime", precision="fp32"), files={"model.onnx": folder / "model.onnx"},
         triton_backend="python", runtime_version="onnxruntime", interface=Interface(
-            inputs=(TensorSpec(name="x", shape=("batch", f"1..{ROWS}", 8), **shape),),
-            outputs=(TensorSpec(name="y", shape=("batch", f"1..{ROWS}", 1), **shape),)))
+            inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", f"1..{ROWS}", 8)),),
+            outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", f"1..{ROWS}", 1)),)))
     root = folder / "repository"
     write_model(root, "wide", artifact, ServingChoice(max_batch_size=BATCH), cores=1,
                 warmup={"x": np.ones((1, 1, 8), np.float32)})

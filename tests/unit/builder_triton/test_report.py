@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from enginewright_builder.contract import Bound, GroupFigure, GroupsSummary, TaskFigure
+from enginewright_builder.contract import Bound, GroupFigure, GroupsSummary, MemoryFigures, TaskFigure
 from enginewright_builder.measure.energy import DeviceUse
 from enginewright_builder.measure.profile import EngineProfile, LayerTime
 from enginewright_builder.measure.roofline import PrecisionGain
@@ -426,3 +426,28 @@ def test_a_page_with_a_profile_is_well_formed(report: BuildReport) -> None:
     parser.feed(page)
     assert parser.open == []
     assert parser.within <= parser.places
+
+
+MEMORY = MemoryFigures(seen="processes", empty_bytes=12 << 20, loaded_bytes=268 << 20, peak_bytes=326 << 20,
+                       held_bytes=300 << 20, concurrency=4, cores=1.83)
+
+
+@pytest.mark.parametrize(("memory", "there", "absent"), [
+    (None, (), ("Server memory", "how-memory", "Processor")),
+    (MEMORY, ("12.0 MiB without a model, 268 MiB with it loaded and warm, 326 MiB at the most with 4 requests in "
+              "flight; of that the kernel could not take back 300 MiB.", "1.83 cores", "high-water mark"),
+     ("Device memory",)),
+    (dataclasses.replace(MEMORY, seen="container", concurrency=1), ("with 1 request in flight", "had had other"), ()),
+    (dataclasses.replace(MEMORY, device_empty_bytes=1 << 29, device_loaded_bytes=3 << 29, device_peak_bytes=1 << 31,
+                         pinned_bytes=4 << 20, pinned_pool_bytes=256 << 20),
+     ("512 MiB without a model, 1.50 GiB with it loaded and warm, 2.00 GiB at the most under load, 4.00 MiB of 256 MiB "
+      "of the pool of pinned host memory.",), ()),
+    (dataclasses.replace(MEMORY, peak_bytes=0, device_peak_bytes=1 << 31), ("2.00 GiB at the most",),
+     ("Server memory",)),
+], ids=["an older builder", "a CPU", "told by the container", "a GPU", "the GPU's alone"])
+def test_memory_from_the_start_to_the_load(
+    memory: MemoryFigures | None, there: tuple[str, ...], absent: tuple[str, ...], report: BuildReport
+) -> None:
+    page = read(dataclasses.replace(report, engine=dataclasses.replace(report.engine, memory=memory)))
+    assert [text for text in there if text not in page] == []
+    assert [text for text in absent if text in page] == []

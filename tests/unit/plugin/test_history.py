@@ -92,6 +92,13 @@ def test_a_prometheus_that_knows_nothing_leaves_the_decisions() -> None:
     assert steps(found) == [("10:07", 1), ("10:10", 3), ("11:00", 3)]
 
 
+def test_what_it_costs_stands_beside_it() -> None:
+    assert history(model(2), NOW)["money"] == ""
+    engine = {"fingerprint": "f" * 64, "backend": "tensorrt", "precision": "fp16", "speedup": 2.0}
+    cost = {"perMillionInferences": 0.2, "currency": "EUR", "pricePerHour": 2.5}
+    assert "would cost 0.4 EUR" in history({"status": {"engine": engine, "cost": cost}}, NOW)["money"]
+
+
 def test_it_stands_in_the_page_as_data() -> None:
     before = f"<p>null</p>{PLACE.format('null')}<p>null</p>"
     page = filled(before, history(model(2, HALF), NOW))

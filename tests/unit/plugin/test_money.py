@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.status import read_status
-from enginewright.plugin.money import sentences
+from enginewright.plugin.money import before_and_after, sentences
 
 NOW = "2026-01-01T00:00:00Z"
 SERVED = {"perSecond": 1200.0, "perMillion": 0.5787, "idleShare": 0.7, "savedPerHour": 2.5, "time": NOW}
@@ -69,3 +69,18 @@ def test_of_a_language_model_in_tokens() -> None:
     assert said(engine=engine, cost=cost).splitlines() == [
         "Cost: 0.8 EUR for a million tokens at the objective.",
         "One replica more costs 2.5 EUR an hour and answers up to 900 tokens a second more."]
+
+
+def test_before_and_after_in_one_sentence() -> None:
+    found = before_and_after(read_status({"engine": {**ENGINE, "speedup": 4.1}, "cost": COST}))
+    assert found == (
+        "Before, with the source model, a million inferences would cost 0.7118 EUR, by the speed-up of 4.10 that the "
+        "build measured; with this engine they cost 0.1736 EUR at the objective. One replica costs 2.5 EUR an hour.")
+
+
+@pytest.mark.parametrize("status", [
+    {}, {"cost": COST}, {"engine": ENGINE, "cost": COST}, {"engine": {**ENGINE, "speedup": 4.1}},
+    {"engine": {**ENGINE, "speedup": 4.1}, "cost": {"perMillionTokens": 2.0, "currency": "EUR", "pricePerHour": 2.5}},
+], ids=["nothing", "no engine", "not compared", "no price", "a language model"])
+def test_without_a_price_or_a_comparison_there_is_no_before(status: dict[str, Any]) -> None:
+    assert before_and_after(read_status(status)) == ""

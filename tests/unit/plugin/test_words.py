@@ -12,6 +12,7 @@ from enginewright.core import build_steps, labels
 from enginewright.plugin import screen, wishes
 from enginewright.plugin.durations import age
 from enginewright.plugin.words import Explanation, explain
+from enginewright_builder.contract import MemoryFigures
 from enginewright_builder.progress import STEPS
 from support.cluster import SPEC, Cluster, built, refused, resolved
 from support.fleet_cluster import FleetCluster
@@ -415,3 +416,19 @@ class TestExport:
         fleet.run(20)
         with pytest.raises(wishes.WishError, match="is a fleet: name the object of one class: minilm-gpu, minilm-cpu"):
             wishes.serving({"metadata": {"name": "minilm"}, "status": fleet.status})
+
+
+@pytest.mark.parametrize(("device", "words"), [(None, ""), (3 << 30, "; of its GPUs 3072Mi")])
+def test_memory_with_what_to_ask_for(device: int | None, words: str) -> None:
+    cluster = Cluster(spec=SPEC)
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(memory=MemoryFigures(
+        seen="processes", empty_bytes=12 << 20, loaded_bytes=268 << 20, peak_bytes=326 << 20, held_bytes=300 << 20,
+        concurrency=4, cores=1.83, device_peak_bytes=device)))
+    cluster.settle()
+    assert (
+        "Memory of one server: 326Mi under the measured load, 268Mi with the model loaded, 12Mi without; least limit: "
+        f"300Mi{words}. Proposed for spec.serving.resources: requests cpu: 1850m, memory: 448Mi; limits memory: 640Mi."
+    ) in told(cluster).facts
