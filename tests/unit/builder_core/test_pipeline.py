@@ -112,6 +112,12 @@ class TestOnTriton:
         assert outcome.engine.accuracy_low >= 0.95
         assert outcome.engine.evaluation == "held-out"
         assert outcome.engine.load_seconds > 0
+        memory = outcome.engine.memory
+        assert memory is not None
+        assert memory.seen == "processes"
+        assert 0 < memory.empty_bytes < memory.loaded_bytes <= memory.peak_bytes
+        assert 0 < memory.held_bytes < memory.peak_bytes
+        assert memory.concurrency > 0
         assert outcome.serving is not None
         assert outcome.serving.max_batch_size == 4
         assert "Shipped" in [one.verdict for one in outcome.candidates]

@@ -20,6 +20,7 @@ from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests.proof import SCRIPT, WITNESS_PATH
 from enginewright.core.planner.objects import views_of
+from enginewright_builder.triton.process import cpu_seconds_in, memory_in
 from support.children import children_of
 from support.specs import tensor_specs
 
@@ -142,7 +143,10 @@ def test_what_the_shell_leaves_and_starts(script: str, tmp_path: Path) -> None:
         "--grpc-restricted-protocol=model-repository:enginewright-model-control=secret"]
     started, ready = (float((tmp_path / name).read_text()) for name in ("started", "ready"))
     assert began - 1 < started <= ready
-    assert re.search(r"^Pss:\s+\d+ kB$", (tmp_path / "memory").read_text(), re.MULTILINE)
+    said = (tmp_path / "memory").read_text()
+    assert 0 < memory_in(said).held < memory_in(said).resident
+    assert cpu_seconds_in(said) > 0
+    assert re.search(r"^VmHWM:\s+\d+ kB$", said, re.MULTILINE)
 
 
 def test_without_a_key_no_server_is_started(script: str, tmp_path: Path) -> None:
