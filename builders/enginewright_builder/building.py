@@ -24,6 +24,7 @@ from enginewright_builder.engines.base import Artifact, BuildContext, Engine, Ex
 from enginewright_builder.engines.buckets import batch_buckets
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
+from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
@@ -37,6 +38,7 @@ from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
 from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
@@ -49,12 +51,15 @@ from enginewright_builder.texts import without_texts
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case
 
+# Of each sequence: steps that quantisers see, those that the export is tried with, and those that replicas are.
+CALIBRATION_STEPS, EXPORT_STEPS, SMOKE_STEPS = 8, 3, 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
     """The source model opened, its data as batches, its ONNX checked. ``max_batch_size`` is how many samples one call
-    may hold: 1 for a model that takes no batches, whose samples are whole calls. ``settled`` is how requests of
-    different length are joined."""
+    may hold: 1 for a model that takes no batches, whose samples are whole calls, or sequences of them. ``settled`` is
+    how requests of different length are joined."""
 
     source: SourceModel
     exported: ExportedModel
@@ -95,6 +100,8 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     prepared = _prepare(resolved, scratch, steps)
     if isinstance(prepared.source, Texted):
         every, chosen = (texted(some, prepared.source.interface, prepared.source.tokeniser) for some in (every, chosen))
+    if isinstance(prepared.source, Sequenced):
+        every, chosen = (sequenced(some, prepared.source.inner.interface) for some in (every, chosen))
     try:
         climbed = _climb(chosen, every if request.engine.fallback == "source" else (), resolved, prepared, scratch,
                          steps, budget)
@@ -121,7 +128,7 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
     largest = prepared.max_batch_size
     tried = _try(engines, prepared, climbed, request.accuracy.tolerance)
     served = keeper.served(climbed.artifact, largest)
-    smoke = smoke_record.choose(prepared.evaluation.typical, prepared.source.run, largest)
+    smoke = smoke_record.choose(_short(prepared), prepared.source.run, largest)
     return HandOver(
         request=request, source=resolved.source, name=climbed.name,
         shipped=tuple(sorted(set(climbed.shipped.values()))), speedup=climbed.speedup, fallback=climbed.fallback,
@@ -183,16 +190,19 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
-        settled = settle(source, request.interface.padding if request.interface else None, evaluation,
-                         rounded=request.device.accelerator == "gpu")
+        settled = Settled() if isinstance(source, Sequenced) else settle(
+            source, request.interface.padding if request.interface else None, evaluation,
+            rounded=request.device.accelerator == "gpu")
         for note in (*source.notes, *settled.notes):
             steps.tracker.note(note)
-    largest = request.engine.max_batch_size if takes_batches(source.interface) else 1
+    largest = request.engine.max_batch_size if takes_batches(in_tokens(source).interface) else 1
     with steps.step("export", "exporting to ONNX") as report:
         sizes = sorted({1, min(3, largest), largest})
         shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
-        exported = export_model(in_tokens(source), scratch / "export", [given(source, one) for one in checks])
+        taken = (source.calls(checks[0], EXPORT_STEPS) if isinstance(source, Sequenced) else
+                 [given(source, one) for one in checks])
+        exported = export_model(in_tokens(source), scratch / "export", taken)
         exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
@@ -206,7 +216,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
         size = prepared.max_batch_size
         take = prepared.exported.given
         context = BuildContext(device=request.device, runtime=request.runtime,
-                               calibration=[take(batch) for batch in prepared.calibration],
+                               calibration=_calibration(prepared),
                                max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
                                example=take(prepared.evaluation.typical), source=in_tokens(prepared.source),
                                located=resolved.located, stated=without_texts(request.interface),
@@ -227,6 +237,22 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
                 report(1.0, f"looking where {one.name} drifts")
                 prepared.drifts(one.artifact, prepared.exported, prepared.evaluation.batches)
         return climbed
+
+
+def _calibration(prepared: Prepared) -> list[Tensors]:
+    """What the graph takes of it. Of sequences also in their course, with the state that the source has there: the
+    first steps alone would tell a quantiser that the state is zero."""
+    source = prepared.source
+    if isinstance(source, Sequenced):
+        return [call for batch in prepared.calibration for call in source.calls(batch, CALIBRATION_STEPS)]
+    return [prepared.exported.given(batch) for batch in prepared.calibration]
+
+
+def _short(prepared: Prepared) -> Tensors:
+    """The typical samples; sequences with their first steps alone, as each replica is tried with them."""
+    typical = prepared.evaluation.typical
+    return {name: array[:, :SMOKE_STEPS] for name, array in typical.items()} if isinstance(
+        prepared.source, Sequenced) else typical
 
 
 def _preferred(request: BuildRequest, largest: int) -> tuple[int, ...]:
@@ -256,10 +282,18 @@ def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, toleranc
         requests = [prepared.evaluation.request(size) for size in sizes]
         settled = _borne(runner, prepared, tolerance)
         return Tried(cases=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in requests),
-                     mixed=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in settled.samples),
+                     mixed=tuple(Case(inputs=inputs, expected=dict(runner(inputs)))
+                                 for inputs in settled.samples or _interleaved(prepared)),
                      settled=settled)
     finally:
         runner.close()
+
+
+def _interleaved(prepared: Prepared) -> list[Tensors]:
+    """Sequences that are asked for at once, none of which may take another's state."""
+    if not isinstance(prepared.source, Sequenced):
+        return []
+    return load_samples(prepared.evaluation, USUAL_MASK, prepared.exported.given)
 
 
 def _borne(runner: Runner, prepared: Prepared, tolerance: float) -> Settled:

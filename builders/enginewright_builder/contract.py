@@ -202,14 +202,41 @@ class Padding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StateTensor:
+    """State that a model takes as input ``input_name`` and gives back as output ``output_name``. A sequence begins with
+    zeros."""
+
+    input_name: str
+    output_name: str
+
+
+# Triton's own default.
+SEQUENCE_IDLE_US = 1_000_000
+CANDIDATE_SEQUENCES = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceBatching:
+    """The server keeps ``state`` of each sequence of requests. It forgets a sequence after
+    ``max_sequence_idle_us`` without a request; each instance of the model has ``max_candidate_sequences`` at once, and
+    more wait for one of them to end."""
+
+    state: tuple[StateTensor, ...]
+    max_sequence_idle_us: int = SEQUENCE_IDLE_US
+    max_candidate_sequences: int = CANDIDATE_SEQUENCES
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interface:
     """``outputs`` are the source's own; ``postprocess`` is applied to them in its order. ``padding`` None:
-    as the source suggests."""
+    as the source suggests. ``sequence_batching`` None: the server keeps no state, and whoever calls sends what the
+    model takes."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     postprocess: tuple[PostprocessStep, ...] = ()
     padding: Padding | None = None
+    sequence_batching: SequenceBatching | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1041,7 +1068,7 @@ _WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding"),
+    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding", "sequence_batching"),
     "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate", "shard"),
     "EngineSummary": ("task", "groups", "p999_ms", "requests", "mean_ms", "pre_ms", "post_ms"),

@@ -36,7 +36,7 @@ from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
 from enginewright_builder.shapes import takes_batches
-from enginewright_builder.tensors import Array, Tensors, whole_call
+from enginewright_builder.tensors import Array, Steps, Tensors, whole_call
 from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import place
 from enginewright_builder.triton.smoke_record import SmokeSamples
@@ -241,17 +241,23 @@ class Handed:
     def smoke(self) -> SmokeSamples | None:
         kept = self.told.smoke
         return SmokeSamples(inputs=self.tensors(kept.inputs), reference=self.tensors(kept.reference),
-                            batches=kept.batches, whole=not self._batched) if kept else None
+                            batches=kept.batches, whole=not self._batched, stepped=self._stepped) if kept else None
 
     def _cases(self, kept: tuple[KeptCase, ...]) -> list[Case]:
         return [Case(inputs=self._sent(self.tensors(one.inputs)), expected=self._sent(self.tensors(one.expected)))
                 for one in kept]
 
     @property
+    def _stepped(self) -> bool:
+        return self._artifacts[0].interface.sequence_batching is not None
+
+    @property
     def _batched(self) -> bool:
         return takes_batches(self._artifacts[0].interface)
 
     def _sent(self, sample: Tensors) -> Tensors:
+        if self._stepped:
+            return Steps(whole_call(sample))
         return sample if self._batched else whole_call(sample)
 
     def tensors(self, kept: KeptTensors) -> Tensors:

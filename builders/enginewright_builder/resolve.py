@@ -36,6 +36,7 @@ from enginewright_builder.normalise import taken
 from enginewright_builder.padding import fill
 from enginewright_builder.postprocess import best_few_in, finished, without_steps
 from enginewright_builder.preprocess import asked, check, check_source
+from enginewright_builder.sequences import check_sequences, fixed, in_steps
 from enginewright_builder.shapes import checked
 from enginewright_builder.sources import places, tensorflow_packages
 from enginewright_builder.sources.base import FetchContext
@@ -80,6 +81,9 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
                                                          check=asked_for(request.signature)))
     located = locate(path, request.source.format, scratch / places.UNPACKED)
     beside = path if path.is_dir() else located.path  # where a model's further files are
+    if request.interface is not None and request.interface.sequence_batching:
+        check_sequences(located.format, request.interface)
+        _check_beside_sequences(request)
     check_texts(located, stated)
     _check_images(located, stated)
     if located.format in tensorflow_packages.FORMATS:
@@ -119,6 +123,18 @@ def _check_numbers(request: BuildRequest) -> None:
         if value < 1:
             raise UserError("RequestInvalid", f"{value} is no {field}", field=f"spec.engine.{field}", value=value,
                             remedy="write a positive number")
+
+
+def _check_beside_sequences(request: BuildRequest) -> None:
+    """The operator refuses these, too; a build by hand has no operator."""
+    beside = (("spec.engine.backend", request.engine.backend, request.engine.backend in ("tensorrt", "torch"),
+               "write auto or onnxruntime"),
+              ("spec.accuracy.task", "task", request.accuracy.task is not None, "leave it out"),
+              ("spec.quality", "quality", request.keep_reference, "leave it out"))
+    for field, value, given, remedy in beside:
+        if given:
+            raise UserError("RequestInvalid", "cannot stand beside spec.interface.sequenceBatching", field=field,
+                            value=value, remedy=f"{remedy}, or let clients carry the state")
 
 
 def _check_images(located: Located, stated: Interface | None) -> None:
@@ -178,6 +194,8 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
         found = graph_interface(onnx.load(str(located.path), load_external_data=False))
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
+    if stated is not None and stated.sequence_batching:
+        return in_steps(fixed(found, stated.sequence_batching))
     found = _with_single_samples(found)
     if stated is not None and stated.padding is not None:
         fill(found, stated.padding)

@@ -15,10 +15,14 @@ from enginewright_builder.errors import UserError
 BATCH = "batch"
 # In front of what looks like a batch and is none: requests are not joined along it.
 ROWS = "rows"
+# Behind the batch of samples that are sequences of requests. No graph has such a name.
+STEPS = "steps of a sequence"
 # Upper end of a free dimension about which nothing is said.
 UNBOUNDED = 1 << 31
 
 _RANGE = re.compile(r"(\d+)\.\.(\d+)")
+# What exporters call the batch, ``x_0`` where it has no name.
+_BATCHES = re.compile(r"(?i)n|bs?|batch.*|rows|.*_0")
 DTYPES = {
     "float32": np.float32, "float16": np.float16, "float64": np.float64, "int64": np.int64, "int32": np.int32,
     "int16": np.int16, "int8": np.int8, "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32,
@@ -44,6 +48,11 @@ def size_range(size: int | str) -> tuple[int, int]:
     if match := _RANGE.fullmatch(size):
         return int(match[1]), int(match[2])
     return 1, UNBOUNDED
+
+
+def is_batch(size: int | str) -> bool:
+    """Whether a free size has a name that exporters give to the batch, wherever it stands."""
+    return isinstance(size, str) and _BATCHES.fullmatch(size) is not None
 
 
 def shape_text(shape: tuple[int | str, ...]) -> str:

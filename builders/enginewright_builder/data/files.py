@@ -28,6 +28,7 @@ from enginewright_builder.foreign_json import parsed
 from enginewright_builder.shapes import (
     BATCH,
     ROWS,
+    STEPS,
     STRING,
     is_text_interface,
     numpy_dtype,
@@ -324,6 +325,10 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
         rows.append({name: _fit(row[name], spec.dtype, sample_shape(spec, batched=batched), f"sample {index}: {name}",
                                 where, whole=not batched)
                      for name, spec in expected.items()})
+        if len({len(rows[-1][spec.name]) for spec in interface.inputs if spec.shape[1:2] == (STEPS,)}) > 1:
+            told = ", ".join(f"{name} {len(array)}" for name, array in rows[-1].items())
+            raise where.invalid(f"sample {index} is a sequence of different length in its inputs: {told} steps", told,
+                                "give every input of a sequence as many steps")
     return replace(samples, rows=tuple(rows))
 
 
@@ -355,10 +360,13 @@ def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Seque
 
 
 def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField, *, whole: bool) -> Array:
-    """``whole``: ``shape`` is that of a whole call, in front of which a single row may be left out."""
+    """``whole``: ``shape`` is that of a whole call, in front of which a single row may be left out; and so it may in
+    each step of a sequence."""
     wanted = numpy_dtype(dtype)
     if whole and array.ndim == len(shape) - 1 and shape[0] in (1, ROWS, BATCH):
         array = array[None]
+    elif shape[:1] == (STEPS,) and shape[1:2] == (1,) and array.ndim == len(shape) - 1:
+        array = array[:, None]
     elif whole and array.ndim == 1 and not shape and len(array) == 1:
         array = array[0]
     elif wanted == np.object_ and not array.ndim and shape == (1,):

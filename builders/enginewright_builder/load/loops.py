@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import grpc
 
 from enginewright_builder.load.channels import Channels
-from enginewright_builder.load.requests import Request
+from enginewright_builder.load.requests import Request, in_sequence, new_sequence
 from enginewright_builder.load.result import REJECTIONS, Call, LoadResult, Recorder
 
 # Only an unreachable server is worth a second try: the request was not served.
@@ -26,7 +26,8 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
                       warmup_seconds: float = 0.0, max_requests: int = 0, timeout: float = 30.0, retries: int = 0,  # noqa: ASYNC109
                       stop: asyncio.Event | None = None,
                       enough: Callable[[LoadResult], bool] | None = None) -> LoadResult:
-    """Keeps ``concurrency`` requests in flight for ``seconds`` after ``warmup_seconds`` that are not measured.
+    """Keeps ``concurrency`` requests in flight for ``seconds`` after ``warmup_seconds`` that are not measured; where
+    requests are sequences, so many of these, with one request of each in flight.
 
     Ends earlier after ``max_requests`` (0: no limit), when ``stop`` is set, or when ``enough`` says so of the figures
     so far, asked a few times a second.
@@ -35,17 +36,24 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
     payloads = itertools.cycle(requests)
     budget = itertools.count(1)
 
+    def halted() -> bool:
+        return halt.is_set() or bool(stop and stop.is_set())
+
     async def worker() -> None:
-        while not halt.is_set() and not (stop and stop.is_set()):
+        while not halted():
             if max_requests and next(budget) > max_requests:
                 halt.set()
                 return
-            await _send(channels, next(payloads), time.monotonic(), timeout, retries, recorder)
+            request = next(payloads)
+            if request.steps:
+                await _send_steps(channels, request, timeout, recorder, halted)
+            else:
+                await _send(channels, request, time.monotonic(), timeout, retries, recorder)
 
     workers = [asyncio.create_task(worker()) for _ in range(concurrency)]
     recorder.begin = time.monotonic() + warmup_seconds
     finish = recorder.begin + seconds
-    while (now := time.monotonic()) < finish and not halt.is_set() and not (stop and stop.is_set()):
+    while (now := time.monotonic()) < finish and not halted():
         if enough and now > recorder.begin and enough(recorder.result("closed", now)):
             break
         await asyncio.wait(workers, timeout=min(CHECK_SECONDS, finish - now), return_when=asyncio.FIRST_EXCEPTION)
@@ -63,11 +71,14 @@ async def open_loop(channels: Channels, requests: Sequence[Request], arrivals: I
     """Sends at ``arrivals`` (seconds from the start, ascending), whatever the server does; latency counts from the
     arrival.
 
-    An arrival that finds ``max_outstanding`` requests in flight is not sent and counts as error ``NOT_SENT``.
+    An arrival that finds ``max_outstanding`` requests in flight is not sent and counts as error ``NOT_SENT``. Raises
+    ``ValueError`` for sequences, of which each request waits for the one before.
     """
+    if any(request.steps for request in requests):
+        raise ValueError("sequences are sent in a closed loop alone: each request waits for the one before")
     recorder = Recorder()
     payloads = itertools.cycle(requests)
-    pending: set[asyncio.Task[None]] = set()
+    pending: set[asyncio.Task[bool]] = set()
     start = time.monotonic()
     recorder.begin = start + warmup_seconds
     finish = recorder.begin + seconds
@@ -106,7 +117,8 @@ def poisson_arrivals(rate: float, seed: int = 0) -> Iterator[float]:
 
 
 async def _send(channels: Channels, request: Request, due: float, limit: float, retries: int,
-                recorder: Recorder) -> None:
+                recorder: Recorder) -> bool:
+    """Whether it was answered."""
     error = message = ""
     for attempt in range(retries + 1):
         try:
@@ -120,6 +132,20 @@ async def _send(channels: Channels, request: Request, due: float, limit: float, 
             recorder.retried += 1
             await asyncio.sleep(RETRY_SECONDS * 2**attempt)
     recorder.add(Call(due, time.monotonic(), request.batch, error), message)
+    return not error
+
+
+async def _send_steps(channels: Channels, request: Request, limit: float, recorder: Recorder,
+                      halted: Callable[[], bool]) -> None:
+    """One sequence. It is ended where the load ends, so that the server keeps none of it; what follows a request that
+    failed would not be what was recorded."""
+    sequence, last = new_sequence(), False
+    for number, payload in enumerate(request.steps):
+        last = halted() or number == len(request.steps) - 1
+        sent = Request(in_sequence(payload, sequence, first=number == 0, last=last), request.batch)
+        # Never a second time: the server may have taken the step, and only its answer was lost.
+        if not await _send(channels, sent, time.monotonic(), limit, 0, recorder) or last:
+            return
 
 
 def _rejection(failure: grpc.aio.AioRpcError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -12,17 +13,25 @@ from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 
+from enginewright_builder.tensors import Steps
+
 
 @dataclass(frozen=True)
 class Request:
-    """``batch`` is how many inferences it counts for."""
+    """``batch`` is how many inferences it counts for. ``steps``: it stands for a sequence of requests, of which
+    ``payload`` is the first, alone; each of them counts for ``batch``."""
 
     payload: bytes
     batch: int
+    steps: tuple[bytes, ...] = ()
 
 
 def encode(model: str, inputs: Mapping[str, NDArray[Any]], *, batch: int | None = None) -> Request:
-    """One ModelInfer request. ``batch`` defaults to the leading size of the first input."""
+    """One ModelInfer request, or a sequence of them. ``batch`` defaults to the leading size of the first input, and of
+    a sequence to 1."""
+    if isinstance(inputs, Steps):
+        steps = tuple(encode(model, call, batch=1).payload for call in inputs.calls)
+        return Request(in_sequence(steps[0], new_sequence(), first=True, last=True), 1, steps)
     if not inputs:
         raise ValueError("a request needs at least one input")
     message = service_pb2.ModelInferRequest(model_name=model)
@@ -32,6 +41,20 @@ def encode(model: str, inputs: Mapping[str, NDArray[Any]], *, batch: int | None 
         message.raw_input_contents.append(_raw(array))
     first = next(iter(inputs.values()))
     return Request(message.SerializeToString(), batch if batch is not None else (len(first) if first.ndim else 1))
+
+
+def new_sequence() -> int:
+    """A correlation ID that no other client has: Triton would end the sequence of one that it knows."""
+    return random.getrandbits(63) | 1
+
+
+def in_sequence(payload: bytes, sequence: int, *, first: bool, last: bool) -> bytes:
+    """A request as one of ``sequence``. Messages of protobuf may follow each other: they count as one."""
+    message = service_pb2.ModelInferRequest()
+    message.parameters["sequence_id"].int64_param = sequence
+    message.parameters["sequence_start"].bool_param = first
+    message.parameters["sequence_end"].bool_param = last
+    return bytes(payload + message.SerializeToString())
 
 
 class TruncatedAnswerError(ValueError):

@@ -12,6 +12,7 @@ from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
 from enginewright_builder.postprocess import without_steps
 from enginewright_builder.preprocess import asked, check, check_source
+from enginewright_builder.sequences import check_sequences
 from enginewright_builder.shapes import checked_batch, takes_batches
 from enginewright_builder.sources import tensorflow_packages
 from enginewright_builder.sources.formats import Located
@@ -29,10 +30,15 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
     says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes;
     where it says what becomes of outputs the model answers that. Where clients send texts the source is behind its own
-    tokenizer.
+    tokenizer. Where it says what is state a sample is a whole sequence.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
+    if interface is not None and interface.sequence_batching:
+        from enginewright_builder.models.sequenced import Sequenced
+
+        check_sequences(located.format, interface)
+        return Sequenced(_opened(located, interface, workspace, device, ""))
     if interface is not None and (texts := text_input(interface)):
         return _texted(located, interface, texts, workspace, device)
     steps, stated = interface.postprocess if interface else (), without_steps(interface)

@@ -11,11 +11,12 @@ from onnx.reference import ReferenceEvaluator
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize, not_in
-from enginewright_builder.models.onnx_batch import settled
+from enginewright_builder.models.onnx_batch import settled, try_whole
 from enginewright_builder.models.onnx_tidy import save, tidied
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.onnx_interface import graph_interface, merged
 from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
+from enginewright_builder.sequences import fixed, kept_note
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.sources.onnx_versions import is_old, unsupported
 from enginewright_builder.tensors import Call, Tensors, whole_call
@@ -77,10 +78,14 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     tidy = tidied(path, folder)
     model = onnx.load(str(tidy), load_external_data=False)
     found = graph_interface(model)
-    if interface is not None:
+    if interface is not None and interface.inputs:
         found = merged(found, interface)
     vocabulary = _vocabulary(model)
     _check_conversion(path, tidy, found, vocabulary)
+    if interface is not None and interface.sequence_batching:
+        whole = fixed(found, interface.sequence_batching)
+        try_whole(tidy, called or path.name, whole, vocabulary, opened)
+        return OnnxModel(tidy, whole, vocabulary=vocabulary, device=device, notes=(kept_note(whole),))
     batch = settled(tidy, called or path.name, found, folder, vocabulary, opened)
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device, notes=batch.notes)
 

@@ -51,7 +51,7 @@ def settled(path: Path, called: str, found: Interface, folder: Path, vocabulary:
         if not (why := _dependence(candidate, path, found, vocabulary, opened)):
             return candidate
     whole = _whole(found)
-    _try(path, called, whole, vocabulary, opened)
+    try_whole(path, called, whole, vocabulary, opened)
     return Settled(path=path, interface=whole, notes=(_note(called, found, why),))
 
 
@@ -151,7 +151,8 @@ def _whole(found: Interface) -> Interface:
     return Interface(inputs=tuple(map(renamed, found.inputs)), outputs=tuple(map(renamed, found.outputs)))
 
 
-def _try(path: Path, called: str, whole: Interface, vocabulary: int, opened: Opened) -> None:
+def try_whole(path: Path, called: str, whole: Interface, vocabulary: int, opened: Opened) -> None:
+    """That the graph runs on one call of the shapes ``whole``. Raises :class:`UserError` ``InterfaceInvalid``."""
     inputs: Tensors = example_inputs(whole, 1, vocabulary=vocabulary)
     runner = opened(path, whole)
     try:

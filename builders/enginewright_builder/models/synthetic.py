@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.shapes import UNBOUNDED, numpy_dtype, sample_shape, size_range, takes_batches
+from enginewright_builder.shapes import (
+    STEPS,
+    UNBOUNDED,
+    is_batch,
+    numpy_dtype,
+    sample_shape,
+    size_range,
+    takes_batches,
+)
 from enginewright_builder.tensors import Array, Tensors
 
 # Size of a free dimension about which nothing better is known.
@@ -15,8 +21,8 @@ DEFAULT_SIZE = 64
 _TIMES_LEAST = 4
 # Made-up images have no larger side, unless the model takes none this small: a batch of 16 has to fit into memory.
 _LARGEST_IMAGE = 1024
-# What exporters call the batch, ``x_0`` where it has no name.
-_BATCHES = re.compile(r"(?i)n|bs?|batch.*|rows|.*_0")
+# Of a made-up sequence of requests: enough that what an engine loses in each adds up.
+SYNTHETIC_STEPS = 32
 _WORDS = np.array(["engine", "wright", "makes", "models", "fast", "and", "tells", "why", "Zürich", "42"])
 _TEXT = """
     the a of in to and with from after before when because it was were has had is are not no our their every another
@@ -58,7 +64,7 @@ def usual_size(interface: Interface, size: int) -> int:
 
 def _sizes(shape: tuple[int | str, ...], size: int) -> tuple[int, ...]:
     ranges = map(size_range, shape)
-    return tuple(1 if isinstance(one, str) and _BATCHES.fullmatch(one) else
+    return tuple(SYNTHETIC_STEPS if one == STEPS else 1 if is_batch(one) else
                  min(max(size, low), high if high < UNBOUNDED else max(size, low))
                  for one, (low, high) in zip(shape, ranges, strict=True))
 

@@ -15,6 +15,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, TorchProgram
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
+from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.wrapped import Wrapped
 from enginewright_builder.pod.python_model.tokeniser import Tokeniser
@@ -73,11 +74,13 @@ class Texted(Wrapped):
 
 def in_tokens(source: SourceModel) -> SourceModel:
     """What graphs are made of."""
-    return source.inner if isinstance(source, Texted) else source
+    return source.inner if isinstance(source, Texted | Sequenced) else source
 
 
 def given(source: SourceModel, inputs: Tensors) -> Tensors:
-    """What a graph of it takes, of what clients send."""
+    """What a graph of it takes, of what clients send: of sequences at the first step."""
+    if isinstance(source, Sequenced):
+        return source.begun(inputs)
     return source.tokens(inputs) if isinstance(source, Texted) else inputs
 
 

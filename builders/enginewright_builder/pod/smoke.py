@@ -41,6 +41,8 @@ READY_SECONDS = 2.0
 CHUNK = 1 << 16
 TYPECODES = {"BOOL": "B", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H", "INT32": "i", "UINT32": "I",
              "INT64": "q", "UINT64": "Q", "FP32": "f", "FP64": "d", "FP16": "e", "BF16": "H"}
+# Of the sequence that is sent where the model keeps state: no client's request comes before this program is content.
+SEQUENCE = 1
 FLOATING = ("FP16", "BF16", "FP32", "FP64")
 
 
@@ -88,7 +90,8 @@ def check(recorded: Mapping[str, Any], model: str, port: int, seconds: float) ->
     deadline = time.monotonic() + seconds
     worst = {output["name"]: 0.0 for output in recorded["outputs"]}
     for batch in recorded["batches"]:
-        answers = ask(recorded, model, batch, port, deadline, seconds)
+        asked = ask_steps if "steps" in recorded else ask
+        answers = asked(recorded, model, batch, port, deadline, seconds)
         for output in recorded["outputs"]:
             name = output["name"]
             off = judge(output, answers, batch, recorded["samples"])
@@ -137,8 +140,30 @@ def judge(output: Mapping[str, Any], answers: Mapping[str, tuple[str, bytes]], b
     return off
 
 
+def ask_steps(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline: float,
+              seconds: float) -> dict[str, tuple[str, bytes]]:
+    """The same of a sequence, which it begins and ends: a request for each step, and the answers behind each other."""
+    steps, found = recorded["steps"], dict[str, tuple[str, bytes]]()
+    for step in range(steps):
+        flags = {"sequence_id": SEQUENCE, "sequence_start": step == 0, "sequence_end": step == steps - 1}
+        asked = {**recorded, "inputs": [step_of(tensor, step, steps) for tensor in recorded["inputs"]]}
+        for name, (datatype, answer) in ask(asked, model, batch, port, deadline, seconds, flags).items():
+            found[name] = (datatype, found.get(name, ("", b""))[1] + answer)
+    return found
+
+
+def step_of(tensor: Mapping[str, Any], step: int, steps: int) -> dict[str, Any]:
+    """What one request of a sequence has of ``tensor``."""
+    import base64
+
+    data = decoded(tensor["data"])
+    size = len(data) // steps
+    own = text_rows(data, steps)[step] if tensor["datatype"] == "BYTES" else data[step * size:(step + 1) * size]
+    return {**tensor, "shape": tensor["shape"][1:], "data": base64.b64encode(own).decode()}
+
+
 def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline: float,
-        seconds: float) -> dict[str, tuple[str, bytes]]:
+        seconds: float, parameters: Mapping[str, Any] | None = None) -> dict[str, tuple[str, bytes]]:
     """Type and raw bytes of each output, by Triton's binary tensor extension of the inference protocol."""
     import json  # here and not above: the probe runs every second while a server loads, and needs it only then
 
@@ -150,7 +175,7 @@ def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline
         inputs.append({"name": tensor["name"], "datatype": tensor["datatype"], "shape": [*front, *tensor["shape"]],
                        "parameters": {"binary_data_size": len(data)}})
         parts.append(data)
-    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
+    head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True, **(parameters or {})}}).encode()
     headers, body = post(port, f"/v2/models/{model}/infer", b"".join([head, *parts]),
                          {"Inference-Header-Content-Length": str(len(head)),
                           "Content-Type": "application/octet-stream"}, f"a batch of {batch}", deadline, seconds)

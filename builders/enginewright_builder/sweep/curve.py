@@ -17,7 +17,7 @@ from enginewright_builder.contract import ServingChoice
 from enginewright_builder.load import Channels, Request, closed_loop, encode
 from enginewright_builder.measure.layers import split
 from enginewright_builder.sweep.result import ServicePoint
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
 
 CURVE_SECONDS = 0.5
@@ -88,7 +88,7 @@ async def _curve(server: Server, model_name: str, sample: Tensors, serving: Serv
         for batch in batches:
             if points and time.monotonic() > deadline:
                 break
-            inputs = resized(sample, batch) if serving.max_batch_size else dict(sample)
+            inputs = resized(sample, batch) if serving.max_batch_size else sample
             request = encode(model_name, inputs, batch=batch)
             point = await _point(server, channels, model_name, request, serving.instance_count, each)
             if point is not None:
@@ -96,7 +96,7 @@ async def _curve(server: Server, model_name: str, sample: Tensors, serving: Serv
         if not points:
             return Curve((), None)
         points.sort(key=lambda point: point.batch)
-        one = encode(model_name, resized(sample, 1) if serving.max_batch_size else sample, batch=1)
+        one = encode(model_name, resized(sample, 1) if serving.max_batch_size else _step(sample), batch=1)
         return Curve(tuple(points), await _alone(server, channels, model_name, one, points[0].p50_ms / 1e3))
 
 
@@ -167,6 +167,11 @@ def _service_point(batch: int, instances: int, p50_ms: float, mean_ms: float, be
     return ServicePoint(batch=batch, p50_ms=p50_ms, throughput=batch * instances / (mean_ms / 1e3),
                         compute_ms=layers.compute_ms + layers.input_output_ms,
                         transport_ms=layers.queue_ms + layers.transport_ms)
+
+
+def _step(sample: Tensors) -> Tensors:
+    """The first of a sequence, as a sequence: those behind it come at once."""
+    return Steps({name: array[:1] for name, array in sample.items()}) if isinstance(sample, Steps) else sample
 
 
 def curve_batches(max_batch_size: int) -> list[int]:

@@ -11,8 +11,9 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 from tritonclient.grpc import model_config_pb2 as schema
 
-from enginewright_builder.contract import Interface, ServingChoice, TensorSpec
+from enginewright_builder.contract import Interface, SequenceBatching, ServingChoice, TensorSpec
 from enginewright_builder.errors import UserError
+from enginewright_builder.sequences import answered, sent
 from enginewright_builder.tensors import Tensors
 
 # Names of NumPy and ONNX on the left, of Triton's schema on the right.
@@ -61,12 +62,14 @@ def model_config(model: ServedModel) -> schema.ModelConfig:
         config.platform = "tensorrt_plan"
     else:
         config.backend = model.triton_backend
-    for spec in model.interface.inputs:
+    for spec in sent(model.interface):
         _fill_tensor(config.input.add(), spec, model)
         config.input[-1].allow_ragged_batch = spec.name in model.ragged
-    for spec in model.interface.outputs:
+    for spec in answered(model.interface):
         _fill_tensor(config.output.add(), spec, model)
     _fill_batching(config, model.serving)
+    if model.interface.sequence_batching:
+        _fill_sequences(config, model.interface.sequence_batching)
     _fill_instances(config, model)
     _fill_graphs(config, model)
     for key in sorted(model.parameters):
@@ -151,6 +154,13 @@ def _fill_batching(config: schema.ModelConfig, serving: ServingChoice) -> None:
     config.dynamic_batching.SetInParent()
     config.dynamic_batching.preferred_batch_size.extend(serving.preferred_batch_sizes)
     config.dynamic_batching.max_queue_delay_microseconds = serving.max_queue_delay_us
+
+
+def _fill_sequences(config: schema.ModelConfig, how: SequenceBatching) -> None:
+    """Without control inputs and ``state``: the model in the Python backend asks the request itself for its sequence
+    and keeps the state, which Triton does for backends of its own alone (docs/adr/0047-sequences.md)."""
+    config.sequence_batching.max_sequence_idle_microseconds = how.max_sequence_idle_us
+    config.sequence_batching.oldest.max_candidate_sequences = how.max_candidate_sequences
 
 
 def _fill_instances(config: schema.ModelConfig, model: ServedModel) -> None:

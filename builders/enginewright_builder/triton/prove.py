@@ -17,8 +17,8 @@ from enginewright_builder.best_few import are_best, missed_share
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.load.channels import Channels
-from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode, in_sequence, new_sequence
+from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import LOAD_REMEDY, Server
 from enginewright_builder.triton.server import TritonServer
 
@@ -109,8 +109,15 @@ async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Se
 
 
 async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors, limit: float) -> Tensors:
+    """Of a sequence the answers to all steps, these in front."""
     try:
-        return decode(await channels.call(encode(model, inputs).payload, limit))
+        request = encode(model, inputs)
+        if not request.steps:
+            return decode(await channels.call(request.payload, limit))
+        sequence, end = new_sequence(), len(request.steps) - 1
+        answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end), limit))
+                   for number, step in enumerate(request.steps)]
+        return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
     except grpc.aio.AioRpcError as error:
         raise UserError("ServerLoadFailed", f"model {model!r} loads but does not answer: {error.code().name}: "
                                             f"{error.details()}. {server.last_words()}",
@@ -177,6 +184,11 @@ def similarity(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:
 
 
 def _turned(model: str, output: str, case: Case, alike: float) -> UserError:
+    if isinstance(case.inputs, Steps):
+        return UserError("ServedAnswersDiffer", f"output {output!r} of {model!r} over a sequence that is served beside "
+                         f"others agrees by {alike:.5f} with the engine's answers to the sequence alone: its state was "
+                         "lost, or is another's", field="spec.interface.sequenceBatching", value=f"{alike:.5f}",
+                         remedy="use the server image that belongs to this builder")
     shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in case.inputs.items())
     return UserError("ServedAnswersDiffer", f"output {output!r} of {model!r} as served beside requests of other "
                      f"lengths agrees by {alike:.5f} with the engine's answer to the request alone ({shapes})",

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.contract import ServingChoice
+from enginewright_builder.contract import Interface, ServingChoice
 from enginewright_builder.engines.base import Artifact, Joined, Member
 from enginewright_builder.engines.composite import member_folders, runtime
 from enginewright_builder.engines.session_parameters import (
@@ -19,6 +19,7 @@ from enginewright_builder.engines.session_parameters import (
     captured_batches,
     session_parameters,
 )
+from enginewright_builder.sequences import described_state
 from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.texts import TOKENISER_FILE
@@ -31,7 +32,7 @@ PYTHON_MODEL = "enginewright_builder.pod.python_model"
 # Which modules run the engines of each library in Triton's Python backend.
 SESSIONS = {"onnxruntime": {"ort_session.py"}, "tensorrt": {"trt_session.py", "shared_memory.py"},
             "torch": {"aoti_session.py", "shared_memory.py"}}
-LENGTHS = "lengths.py"
+LENGTHS, SEQUENCES = "lengths.py", "sequences.py"
 # Libraries that take tensors where they lie. Triton copies inputs to the host unless one of these runs all engines of a
 # model: each receives tensors in a way of its own.
 DLPACK_RUNTIMES = ({"torch"}, {"tensorrt"})
@@ -57,6 +58,8 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
     members = artifact.members or (Member(up_to=max(1, serving.max_batch_size), artifact=artifact),)
     if members[-1].up_to < serving.max_batch_size:
         raise ValueError(f"the largest member takes {members[-1].up_to}, requests up to {serving.max_batch_size}")
+    if artifact.interface.sequence_batching:
+        warmup = None  # it would begin a sequence: the smoke test warms a replica
     config = model_config(served_model("", artifact, serving, cores=cores, gpus=gpus, warmup=warmup))
     folder = root / model_name
     version = folder / VERSION
@@ -64,7 +67,8 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
     for name, source in artifact.files.items():
         place(source, version / name)
     if artifact.triton_backend == "python":
-        _write_program(version, members, whole=not artifact.members, joined=_joined(artifact, serving))
+        _write_program(version, members, artifact.interface, whole=not artifact.members,
+                       joined=_joined(artifact, serving))
     if warmup is not None:
         (folder / "warmup").mkdir()
         for name, data in warmup_data(config, warmup).items():
@@ -115,13 +119,16 @@ def engines(members: Iterable[Member], *, whole: bool) -> dict[str, Any]:
         for one, folder in zip(members, folders, strict=True)]}
 
 
-def _write_program(version: Path, members: tuple[Member, ...], *, whole: bool, joined: Joined | None) -> None:
+def _write_program(version: Path, members: tuple[Member, ...], interface: Interface, *, whole: bool,
+                   joined: Joined | None) -> None:
     described = engines(members, whole=whole)
     if joined:
         described["lengths"] = joined.described
+    if kept := described_state(interface):
+        described["sequences"] = kept
     (version / ENGINES_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     tokeniser = ["tokeniser.py"] if (version / TOKENISER_FILE).exists() else []
-    programs = {"model.py", *tokeniser, *([LENGTHS] if joined else [])}
+    programs = {"model.py", *tokeniser, *([LENGTHS] if joined else []), *([SEQUENCES] if kept else [])}
     for name in programs.union(*(SESSIONS[entry["runtime"]] for entry in described["engines"])):
         (version / name).write_bytes(resources.files(PYTHON_MODEL).joinpath(name).read_bytes())
 

@@ -22,7 +22,7 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor
 from enginewright_builder.contract import canonical
 from enginewright_builder.errors import UserError
 from enginewright_builder.pod import smoke
-from enginewright_builder.tensors import Array, Tensors, whole_call
+from enginewright_builder.tensors import Array, Steps, Tensors, whole_call
 
 VERSION = 1
 MAX_SAMPLES = 8
@@ -38,12 +38,14 @@ SLACK, RUN_TO_RUN = 0.01, 3.0
 @dataclass(frozen=True, kw_only=True)
 class SmokeSamples:
     """``inputs`` and the source model's answers of a few samples, and the batches that they are sent in. ``whole``: the
-    model takes no batches, and its one sample is sent without a batch in front."""
+    model takes no batches, and its one sample is sent without a batch in front; ``stepped``: it is a sequence, of which
+    each step is a request."""
 
     inputs: Tensors
     reference: Tensors
     batches: tuple[int, ...]
     whole: bool = False
+    stepped: bool = False
 
     @property
     def count(self) -> int:
@@ -51,7 +53,7 @@ class SmokeSamples:
 
     def request(self, batch: int) -> Tensors:
         if self.whole:
-            return whole_call(self.inputs)
+            return Steps(whole_call(self.inputs)) if self.stepped else whole_call(self.inputs)
         return {name: array[np.arange(batch) % self.count] for name, array in self.inputs.items()}
 
     def expected(self, kept: Array, batch: int) -> Array:
@@ -90,8 +92,10 @@ def record(samples: SmokeSamples, answers: Sequence[Sequence[Tensors]]) -> str:
         noise = max((_apart(one[name], other[name], name) for given in answers
                      for one, other in combinations(given, 2)), default=0.0)
         outputs.append({**_tensor(name, array), "measured": measured, "limit": measured + _slack(array, noise)})
-    whole = {"whole": True} if samples.whole else {}
-    return canonical({**whole, "version": VERSION, "samples": samples.count, "batches": list(samples.batches),
+    how: dict[str, Any] = {"whole": True} if samples.whole else {}
+    if samples.stepped:
+        how["steps"] = len(next(iter(samples.inputs.values()))[0])
+    return canonical({**how, "version": VERSION, "samples": samples.count, "batches": list(samples.batches),
                       "inputs": [_tensor(name, array) for name, array in samples.inputs.items()], "outputs": outputs})
 
 

@@ -15,7 +15,14 @@ from enginewright.core.spec.base import in_bucket
 from enginewright.core.spec.engine import TokensSpec
 from enginewright.core.spec.quality_rules import is_captured
 from enginewright.core.spec.queue import QueuePolicySpec, QueueSpec
-from enginewright.core.spec.source import ImageSizeSpec, InputSpec, PaddingSpec, PostprocessStepSpec, PreprocessSpec
+from enginewright.core.spec.source import (
+    ImageSizeSpec,
+    InputSpec,
+    PaddingSpec,
+    PostprocessStepSpec,
+    PreprocessSpec,
+    SequenceBatchingSpec,
+)
 from enginewright.core.spec.tasks import generates
 from enginewright_builder import contract
 from enginewright_builder.contract import BuildRequest, ResolvedSource, RuntimeRequest
@@ -233,7 +240,15 @@ def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
     return contract.Interface(inputs=tuple(_input(one) for one in interface.inputs),
                               outputs=tuple(_tensor(one) for one in interface.outputs),
                               postprocess=tuple(map(_step, interface.postprocess)),
-                              padding=_padding(interface.padding) if interface.padding else None)
+                              padding=_padding(interface.padding) if interface.padding else None,
+                              sequence_batching=_sequences(interface.sequence_batching)
+                              if interface.sequence_batching else None)
+
+
+def _sequences(how: SequenceBatchingSpec) -> contract.SequenceBatching:
+    return contract.SequenceBatching(
+        state=tuple(contract.StateTensor(input_name=one.input_name, output_name=one.output_name) for one in how.state),
+        max_sequence_idle_us=how.max_sequence_idle_microseconds, max_candidate_sequences=how.max_candidate_sequences)
 
 
 def _padding(padding: PaddingSpec) -> contract.Padding:

@@ -81,6 +81,20 @@ def _padded(**changed: Any) -> dict[str, Any]:
     return {**SOURCE, "interface": {"inputs": inputs, "padding": {"mask": "kept", **changed}}}
 
 
+_KEPT = [{"inputName": "h", "outputName": "hn"}]
+
+
+def _stateful(*, interface: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {**SOURCE, **spec, "interface": {"sequenceBatching": {"state": _KEPT}, **(interface or {})}}
+
+
+def _stated(*inputs: str, outputs: tuple[str, ...] = ("y", "hn"), state: list[dict[str, str]] | None = None
+            ) -> dict[str, Any]:
+    named = {side: [{"name": name, "dtype": "float32", "shape": [1, 16]} for name in names]
+             for side, names in (("inputs", inputs), ("outputs", outputs))}
+    return _stateful(interface={**named, "sequenceBatching": {"state": state or _KEPT}})
+
+
 def _normalised(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
     return {**SOURCE, "interface": {"inputs": [given]}}
@@ -179,8 +193,60 @@ _OF_A_TASK = (
            "spec.accuracy.metric", "agreement", "write cosine or another metric", "agreement compares next tokens"),
 )
 
+_OF_SEQUENCES = (
+    Broken("state of a source that is not ONNX", _stateful(source={"uri": "pvc://models/a", "format": "torchscript"}),
+           "spec.source.format", "torchscript", "export the model to ONNX", "spec.source.format torchscript is of"),
+    Broken("state in TensorRT", _stateful(engine={"backend": "tensorrt"}),
+           "spec.engine.backend", "tensorrt", "write auto or onnxruntime",
+           "spec.engine.backend tensorrt is of engines"),
+    Broken("sequences of a data set", _stateful(batch={"input": {"uri": "pvc://data/rows.npz"},
+                                                       "output": {"uri": "pvc://data/answers"}}),
+           "spec.batch", "pvc://data/rows.npz", "remove it", "spec.batch asks for rows that do not know"),
+    Broken("a queue of sequences", _stateful(serving={"queue": {"maxQueueSize": 8}}),
+           "spec.serving.queue", "8", "remove it", "spec.serving.queue is of Triton's dynamic batcher"),
+    Broken("a response cache of sequences", _stateful(serving={"responseCache": {"sizeMebibytes": 64}}),
+           "spec.serving.responseCache", "64", "remove it", "spec.serving.responseCache is of single requests"),
+    Broken("a quality monitor of sequences", _stateful(quality={"window": 2000}),
+           "spec.quality", "2000", "remove it", "spec.quality is of single requests"),
+    Broken("batch sizes of sequences", _stateful(batching={"preferredBatchSizes": [8]}),
+           "spec.batching.preferredBatchSizes", "[8]", "remove it", "spec.batching.preferredBatchSizes joins requests"),
+    Broken("a queue delay of sequences", _stateful(batching={"maxQueueDelayMicroseconds": 0}),
+           "spec.batching.maxQueueDelayMicroseconds", "0", "remove it",
+           "spec.batching.maxQueueDelayMicroseconds waits for others"),
+    Broken("labels of sequences", _stateful(accuracy={"evaluation": {"uri": "pvc://models/evaluation.npz"},
+                                                      "task": {"metric": "accuracy"}}),
+           "spec.accuracy.task", "accuracy", "remove it", "spec.accuracy.task is of labels of single answers"),
+    Broken("outputs of sequences that are processed",
+           _stateful(interface={"postprocess": [{"output": "y", "function": "softmax"}]}),
+           "spec.interface.postprocess", "softmax", "let the source or clients",
+           "spec.interface.postprocess is not done"),
+    Broken("padding of sequences", _stateful(interface={"padding": {}}),
+           "spec.interface.padding", "attention_mask", "remove it", "spec.interface.padding joins requests"),
+    Broken("sequences through a Gateway", _stateful(rollout={"gateway": {
+        "parentRefs": [{"name": "public"}], "hostnames": ["models.example"]}}),
+           "spec.rollout.gateway", "public", "keep a connection", "spec.rollout.gateway sends each request"),
+    Broken("sequences over classes of devices",
+           _stateful(placement={"classes": [{"name": "cpu", **CPU}, {"name": "h100", "gpu": {"product": H100}}]}),
+           "spec.placement.classes", "cpu", "an object for each class", "spec.placement.classes is not done"),
+    Broken("sequences that sleep", _stateful(autoscaling={"minReplicas": 0, "maxReplicas": 2}),
+           "spec.autoscaling.minReplicas", "0", "write 1 or more", "minReplicas 0 would end sequences"),
+    Broken("state that is no input", _stated("x", "state"), "spec.interface.sequenceBatching.state[0].inputName", "h",
+           "write one of x, state"),
+    Broken("state that is no output", _stated("x", "h", outputs=("y",)),
+           "spec.interface.sequenceBatching.state[0].outputName", "hn", "write one of y"),
+    Broken("one state twice", _stated("x", "h", "c", outputs=("y", "hn", "cn"),
+                                         state=[*_KEPT, {"inputName": "h", "outputName": "cn"}]),
+           "spec.interface.sequenceBatching.state[1].inputName", "h", "one state for each input"),
+    Broken("nothing but state", _stated("h"), "spec.interface.sequenceBatching.state", "h",
+           "leave out what clients send"),
+    Broken("bytes beside state", _stateful(interface={"inputs": [
+        {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}},
+        {"name": "h", "dtype": "float32", "shape": [1, 16]}]}),
+           "spec.interface.inputs[0]", "image", "what the source takes"),
+)
+
 BROKEN = (
-    *_OF_A_TASK,
+    *_OF_A_TASK, *_OF_SEQUENCES,
     Broken("replicas and autoscaling", {**SOURCE, "replicas": 2, "autoscaling": {"maxReplicas": 3}},
            "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
     Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},

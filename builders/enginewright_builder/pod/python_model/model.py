@@ -18,7 +18,9 @@ session that takes members copies from there to the engine's own buffers, and no
 
 ``runtime`` is ``onnxruntime``, ``tensorrt`` or ``torch``; ``buckets`` are the batches to capture as CUDA graphs. The
 parameters of ``config.pbtxt`` (``threads`` of one instance, ``session.*``) hold for all engines, an engine's own first.
-Where it has ``lengths`` (``lengths.py``) requests of different length run together, too.
+Where it has ``lengths`` (``lengths.py``) requests of different length run together, too. Where it has ``sequences``
+(``sequences.py``) the engine takes the state of a request's sequence beside what clients send, and what it answers as
+state stays here.
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ class TritonPythonModel:
         described = json.loads((folder / "engines.json").read_text(encoding="utf-8"))
         joins = self.batched and described.get("lengths")
         self.lengths: Any = loaded(folder, "lengths").Lengths(described["lengths"]) if joins else None
+        kept = described.get("sequences")
+        self.sequences: Any = loaded(folder, "sequences").Sequences(kept) if kept else None
         sessions: dict[str, Any] = {}
         self.engines: list[tuple[int, Any]] = []
         for entry in described["engines"]:  # one engine may serve several ranges, and is loaded once
@@ -101,6 +105,8 @@ class TritonPythonModel:
             if not isinstance(inputs, Exception):
                 groups.setdefault(self.key(inputs) if self.batched else index, []).append((index, inputs))
         answers = dict(pair for group in groups.values() for pair in self.answer(group))
+        if self.sequences is not None:
+            self.keep_states(requests, answers)
         self.tally.tell()
         errors = [one for one in answers.values() if isinstance(one, Exception)]
         if errors and len(errors) == len(requests):
@@ -109,6 +115,11 @@ class TritonPythonModel:
         # Last of all: where an answer cannot be made the call fails, and Triton counts all of its requests itself.
         self.tally.fail({BACKEND: len(errors), REQUEST: len(requests) - len(answers)})
         return responses
+
+    def keep_states(self, requests: Sequence[Any], answers: Mapping[int, Any]) -> None:
+        for index, request in enumerate(requests):
+            answer = answers.get(index)
+            self.sequences.keep(request, None if isinstance(answer, Exception) else answer)
 
     def tokenised(self, given: Sequence[Tensors | Exception]) -> list[Tensors | Exception]:
         """What the engines take of the texts of each request, filled up to the longest of these as the source does it:
@@ -157,6 +168,8 @@ class TritonPythonModel:
         if self.batched and len({array.shape[0] for array in inputs.values()}) != 1:
             sizes = {name: array.shape[0] for name, array in inputs.items()}
             raise ValueError(f"inputs have different batch sizes: {sizes}")
+        if self.sequences is not None:
+            inputs |= self.sequences.state(request)
         if self.lengths is not None and self.texts is None:
             self.lengths.of(inputs)
         return inputs

@@ -14,7 +14,7 @@ from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
 from enginewright.core.spec.quality import CAPTURES_KEPT
 from enginewright.core.spec.renames import RENAMES, uses
-from enginewright.core.spec.tasks import FOREIGN, FOREIGN_TO_BATCH, GENERATE, INFER, Foreign
+from enginewright.core.spec.tasks import FOREIGN, FOREIGN_TO_BATCH, FOREIGN_TO_SEQUENCES, GENERATE, INFER, Foreign
 from enginewright_builder.contract import CAPTURED_SCHEME
 
 
@@ -50,6 +50,10 @@ def _foreign(one: Foreign) -> Rule:
 
 def _foreign_to_batch(one: Foreign) -> Rule:
     return _without(one, "!has(self.batch)", "")
+
+
+def _foreign_to_sequences(one: Foreign) -> Rule:
+    return _without(one, "!has(self.interface) || !has(self.interface.sequenceBatching)", "")
 
 
 def _without(one: Foreign, elsewhere: str, who: str) -> Rule:
@@ -96,6 +100,14 @@ _BATCH = (
          message="spec.batch cannot be added to an object or removed: what serves would have to stop; create another "
                  "object, which takes the engine from the store", field=".batch"),
     *map(_foreign_to_batch, FOREIGN_TO_BATCH),
+)
+
+_SEQUENCES = (
+    *map(_foreign_to_sequences, FOREIGN_TO_SEQUENCES),
+    Rule(rule="!has(self.interface) || !has(self.interface.sequenceBatching) || !has(self.autoscaling) || "
+              "self.autoscaling.minReplicas > 0",
+         message="spec.autoscaling.minReplicas 0 would end sequences that are merely idle; write 1 or more",
+         field=".autoscaling.minReplicas"),
 )
 
 # Of an object with classes of devices. What CEL calls a transition rule is only held against changes.
@@ -220,7 +232,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "has(self.objective.latency)",
              message="spec.rollout.requireObjective needs spec.objective.latency, which a revision could miss; add "
                      "that, or remove requireObjective", field=".rollout.requireObjective"),
-        *_FLEET, *_OLD_NAMES, *_TASKS, *_BATCH,
+        *_FLEET, *_OLD_NAMES, *_TASKS, *_BATCH, *_SEQUENCES,
     ),
     "spec.batch": (
         Rule(rule="self.input.uri != self.output.uri",

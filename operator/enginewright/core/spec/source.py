@@ -17,6 +17,7 @@ from enginewright.core.spec.base import (
     SourceUri,
     SpecModel,
 )
+from enginewright_builder.contract import CANDIDATE_SEQUENCES, SEQUENCE_IDLE_US
 
 Dtype = Literal["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
                 "float16", "float32", "float64", "string"]
@@ -253,6 +254,29 @@ class PaddingSpec(SpecModel):
     others with 0."""
 
 
+class StateSpec(SpecModel):
+    """One tensor of state."""
+
+    input_name: str = Field(min_length=1, max_length=MAX_NAME)
+    """The source's input that takes it. The source or inputs tell each of its sizes as a number; one that is called
+    like a batch is 1."""
+    output_name: str = Field(min_length=1, max_length=MAX_NAME)
+    """The source's output that has it for the next request, of the same type and shape."""
+
+
+class SequenceBatchingSpec(SpecModel):
+    """Requests that belong to a sequence, whose state the server keeps: clients number their sequences, and send
+    neither of the state's tensors. Each sequence begins with zeros. Names are Triton's."""
+
+    state: tuple[StateSpec, ...] = Field(min_length=1, max_length=32)
+    """What is kept from one request of a sequence to the next."""
+    max_sequence_idle_microseconds: int = Field(default=SEQUENCE_IDLE_US, ge=1000, le=86_400_000_000)
+    """A sequence without a request for so long is forgotten."""
+    max_candidate_sequences: int = Field(default=CANDIDATE_SEQUENCES, ge=1, le=65_536)
+    """How many sequences each instance of the model has at once. The first request of a further one waits until one of
+    them ends or is forgotten."""
+
+
 class InterfaceSpec(SpecModel):
     """Inputs and outputs, where the source does not tell them, and what clients send and get instead."""
 
@@ -267,3 +291,6 @@ class InterfaceSpec(SpecModel):
     """How requests of different length run together. Left out: where the model has an input attention_mask, or takes
     sounds, and the build finds that padding does not change its answers. Written: the build ends where padding changes
     them."""
+    sequence_batching: SequenceBatchingSpec | None = None
+    """Let the server keep the state of each sequence of requests, of ONNX sources. Left out: where a model takes and
+    gives state, clients carry it. A change rebuilds the engine."""

@@ -113,6 +113,39 @@ FOREIGN_TO_BATCH: tuple[Foreign, ...] = (
 )
 
 
+_NO_SEQUENCES = "is not done for sequences yet"
+_EACH_REQUEST = "is of single requests, and of a sequence the same one has another answer"
+# In place of a task: of an object whose server keeps state.
+SEQUENCES = "sequences"
+
+# What an object with spec.interface.sequenceBatching has no use for.
+FOREIGN_TO_SEQUENCES: tuple[Foreign, ...] = (
+    _value("source.format", "is of sources whose state the server does not keep yet", "auto", "onnx",
+           remedy="export the model to ONNX, or let clients carry the state"),
+    _value("engine.backend", "is of engines that run no single steps yet", "auto", "onnxruntime",
+           remedy="write auto or onnxruntime"),
+    Foreign(path="batch", why="asks for rows that do not know of each other", task=SEQUENCES),
+    Foreign(path="serving.queue", why="is of Triton's dynamic batcher, and sequences go through another",
+            task=SEQUENCES),
+    Foreign(path="serving.responseCache", why=_EACH_REQUEST, task=SEQUENCES),
+    Foreign(path="quality", why=_EACH_REQUEST, task=SEQUENCES),
+    Foreign(path="batching.preferredBatchSizes", why="joins requests, and steps of sequences are computed one by one",
+            kind="list", task=SEQUENCES),
+    Foreign(path="batching.maxQueueDelayMicroseconds",
+            why="waits for others to join a request, and steps of sequences are computed one by one", task=SEQUENCES),
+    Foreign(path="accuracy.task", why="is of labels of single answers, and a sample is a whole sequence",
+            task=SEQUENCES),
+    Foreign(path="interface.postprocess", why=_NO_SEQUENCES, kind="list",
+            remedy="remove it, and let the source or clients do that", task=SEQUENCES),
+    Foreign(path="interface.padding", why="joins requests, and steps of sequences are computed one by one",
+            task=SEQUENCES),
+    Foreign(path="rollout.gateway", why="sends each request where it likes, and a sequence stays with one replica",
+            remedy="remove it, and let clients keep a connection to the model's Service", task=SEQUENCES),
+    Foreign(path="placement.classes", why=_NO_SEQUENCES, remedy="write accelerator and gpu, and an object for each "
+                                                               "class", task=SEQUENCES),
+)
+
+
 def generates(spec: Spec) -> bool:
     """Whether it is of a language model."""
     return spec.task == GENERATE
@@ -145,6 +178,17 @@ def batch_problems(spec: Spec) -> Iterator[Problem]:
             yield _problem(f"spec.{one.path}", value, one.why, one.remedy)
     if spec.batch.input.uri.rstrip("/") == spec.batch.output.uri.rstrip("/"):
         yield _problem("spec.batch.output.uri", spec.batch.output.uri, "is the input", "name a folder of its own")
+
+
+def sequence_problems(spec: Spec) -> Iterator[Problem]:
+    """What ``spec`` says beside spec.interface.sequenceBatching that it has no use for."""
+    if spec.interface is None or spec.interface.sequence_batching is None:
+        return
+    for one in FOREIGN_TO_SEQUENCES:
+        if _given(one, value := _at(spec, one.path)):
+            yield _problem(f"spec.{one.path}", value, one.why, one.remedy)
+    if spec.autoscaling is not None and spec.autoscaling.min_replicas == 0:
+        yield _problem("spec.autoscaling.minReplicas", 0, "would end sequences that are merely idle", "write 1 or more")
 
 
 def _at(spec: Spec, path: str) -> Any:

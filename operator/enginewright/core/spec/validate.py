@@ -22,8 +22,9 @@ from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.response_cache_rules import response_cache_problems
 from enginewright.core.spec.schedule_rules import schedule_problems
+from enginewright.core.spec.sequence_rules import state_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
-from enginewright.core.spec.tasks import batch_problems, task_problems
+from enginewright.core.spec.tasks import batch_problems, sequence_problems, task_problems
 from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
@@ -42,7 +43,7 @@ USUAL_MAX_TOLERANCE = 0.25
 def validate(spec: Spec) -> tuple[Problem, ...]:
     """Every rule between fields that ``spec`` breaks; empty when it is good. Of a fleet, those of each class. Where a
     field is not of the spec's task, that alone: other rules would ask for more of what goes."""
-    if foreign := (*task_problems(spec), *batch_problems(spec)):
+    if foreign := (*task_problems(spec), *batch_problems(spec), *sequence_problems(spec)):
         return foreign
     if spec.placement.classes:
         return (*_gateway(spec), *fleet_problems(spec, validate))
@@ -330,6 +331,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     yield from text_problems("spec.interface.inputs", interface.inputs)
     yield from postprocess_problems(interface, spec.accuracy.task)
     yield from padding_problems(interface)
+    yield from state_problems(interface)
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:

@@ -130,4 +130,10 @@ BATCH: Raw = {
               "parallelism": 8},
 }
 
-WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE, BATCH)
+SEQUENCES: Raw = {
+    "source": {"uri": "pvc://models/lstm.onnx", "format": "onnx"}, "engine": {"backend": "onnxruntime"},
+    "interface": {"sequenceBatching": {"state": [{"inputName": "h", "outputName": "hn"}],
+                                       "maxSequenceIdleMicroseconds": 5_000_000, "maxCandidateSequences": 64}},
+}
+
+WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE, BATCH, SEQUENCES)
