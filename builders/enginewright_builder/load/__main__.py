@@ -32,6 +32,7 @@ from enginewright_builder.load import (
 from enginewright_builder.load.requests import split, unpadded
 from enginewright_builder.load.result import TAIL
 from enginewright_builder.load.stopping import Stop
+from enginewright_builder.tensors import Steps, count, whole_call
 
 EXIT_USAGE = 2
 
@@ -75,9 +76,13 @@ async def _run(options: argparse.Namespace, lines: Sequence[str]) -> tuple[LoadR
 
 
 async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[Request]:
+    if options.sequences and not options.inputs:
+        raise ValueError("--sequences takes the sequences from --inputs FILE.npz, whose arrays are [samples, steps, …]")
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as archive:
             data = {name: archive[name] for name in archive.files}
+        if options.sequences:
+            return [encode(options.model, Steps(whole_call(data, index))) for index in range(count(data))]
         parts = split(data, options.batch)
         return [encode(options.model, unpadded(part, options.mask) if options.mask else part) for part in parts]
     async with triton.InferenceServerClient(options.url) as client:
@@ -165,6 +170,9 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--inputs", metavar="FILE.npz", help="arrays by input name, samples in the leading dimension")
     data.add_argument("--jsonl", metavar="FILE",
                       help="one sample a line: {\"input\": [values]}, or {\"input\": \"text\"}")
+    parser.add_argument("--sequences", action="store_true",
+                        help="with --inputs and --closed: samples are sequences of requests, the steps behind the "
+                             "samples")
     parser.add_argument("--mask", default="", metavar="NAME",
                         help="with --inputs: send rows without the padding that this input marks with 0")
     parser.add_argument("--shape", action="append", default=[], metavar="NAME:N[,N]", help="shape of made-up inputs")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -71,11 +71,22 @@ class Channels:
 
     async def call(self, payload: bytes, timeout: float) -> bytes:  # noqa: ASYNC109 - gRPC enforces it itself
         """One ModelInfer. Raises ``grpc.aio.AioRpcError``."""
+        with self.held() as call:
+            return await call(payload, timeout)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Callable[[bytes, float], Awaitable[bytes]]]:
+        """:meth:`call` on one connection, which is closed only once it is given back: a Service leads each connection
+        to one replica, and a sequence of requests to where it began."""
         connection = self._connections[next(self._turn) % len(self._connections)]
-        connection.in_flight += 1
-        try:
+
+        async def call(payload: bytes, timeout: float) -> bytes:  # noqa: ASYNC109 - gRPC enforces it itself
             answer: bytes = await connection.call(payload, timeout=timeout)
             return answer
+
+        connection.in_flight += 1
+        try:
+            yield call
         finally:
             connection.in_flight -= 1
             if not connection.in_flight:

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 import grpc
 
@@ -15,6 +15,8 @@ from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import Request, in_sequence, new_sequence
 from enginewright_builder.load.result import REJECTIONS, Call, LoadResult, Recorder
 
+# One request and its time limit, to its answer.
+Ask = Callable[[bytes, float], Awaitable[bytes]]
 # Only an unreachable server is worth a second try: the request was not served.
 RETRYABLE = frozenset({"UNAVAILABLE"})
 # Before the second try, then twice as long each time: the time counts as the request's latency.
@@ -48,7 +50,7 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
             if request.steps:
                 await _send_steps(channels, request, timeout, recorder, halted)
             else:
-                await _send(channels, request, time.monotonic(), timeout, retries, recorder)
+                await _send(channels.call, request, time.monotonic(), timeout, retries, recorder)
 
     workers = [asyncio.create_task(worker()) for _ in range(concurrency)]
     recorder.begin = time.monotonic() + warmup_seconds
@@ -93,7 +95,7 @@ async def open_loop(channels: Channels, requests: Sequence[Request], arrivals: I
         if len(pending) >= max_outstanding:
             recorder.add(Call(due, time.monotonic(), request.batch, "NOT_SENT"))
             continue
-        task = asyncio.create_task(_send(channels, request, due, timeout, retries, recorder))
+        task = asyncio.create_task(_send(channels.call, request, due, timeout, retries, recorder))
         pending.add(task)
         task.add_done_callback(pending.discard)
     if not (stop and stop.is_set()):
@@ -116,13 +118,13 @@ def poisson_arrivals(rate: float, seed: int = 0) -> Iterator[float]:
         yield now
 
 
-async def _send(channels: Channels, request: Request, due: float, limit: float, retries: int,
+async def _send(call: Ask, request: Request, due: float, limit: float, retries: int,
                 recorder: Recorder) -> bool:
     """Whether it was answered."""
     error = message = ""
     for attempt in range(retries + 1):
         try:
-            await channels.call(request.payload, limit)
+            await call(request.payload, limit)
             error = ""
             break
         except grpc.aio.AioRpcError as failure:
@@ -140,12 +142,13 @@ async def _send_steps(channels: Channels, request: Request, limit: float, record
     """One sequence. It is ended where the load ends, so that the server keeps none of it; what follows a request that
     failed would not be what was recorded."""
     sequence, last = new_sequence(), False
-    for number, payload in enumerate(request.steps):
-        last = halted() or number == len(request.steps) - 1
-        sent = Request(in_sequence(payload, sequence, first=number == 0, last=last), request.batch)
-        # Never a second time: the server may have taken the step, and only its answer was lost.
-        if not await _send(channels, sent, time.monotonic(), limit, 0, recorder) or last:
-            return
+    with channels.held() as call:
+        for number, payload in enumerate(request.steps):
+            last = halted() or number == len(request.steps) - 1
+            sent = Request(in_sequence(payload, sequence, first=number == 0, last=last), request.batch)
+            # Never a second time: the server may have taken the step, and only its answer was lost.
+            if not await _send(call, sent, time.monotonic(), limit, 0, recorder) or last:
+                return
 
 
 def _rejection(failure: grpc.aio.AioRpcError) -> str:

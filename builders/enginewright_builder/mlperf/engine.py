@@ -50,6 +50,9 @@ def open_engine(folder: Path) -> Engine:
     if not (folder / REPORT_FILE).is_file():
         raise ValueError(f"{folder} is no engine of a store: give the folder that a build named, with "
                          f"{REPORT_FILE} in it")
+    if read_report(folder).interface.sequence_batching:
+        raise ValueError(f"{folder} has an engine of sequences, of which each request waits for the one before, and "
+                         "LoadGen sends requests that do not: the build report has figures of its steps")
     # Caches: a server that a person started on it leaves some.
     return Engine(folder=folder, manifest=verify(folder, bytecode=True), report=read_report(folder))
 

@@ -27,6 +27,9 @@ _SMALL: Final = ("FP16", "BF16", "FP32", "FP64")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,63}")
 MOST_TENSORS: Final = 256
 MOST_DIMENSIONS: Final = 32
+# Where the server keeps state, a sequence of this one request: by a word, as no client's would be. Other models do not
+# look at it.
+_SEQUENCE: Final = {"sequence_id": PROBE_REQUEST_ID, "sequence_start": True, "sequence_end": True}
 _FORMATS: Final = {
     "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",
     "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
@@ -74,7 +77,8 @@ def make_request(metadata: Mapping[str, Any], seed: int) -> Request:
             raise ProbeError(f"one input takes more than {LARGEST_INPUT >> 20} MiB")
     if not entries:
         raise ProbeError("the server names no inputs")
-    head = json.dumps({"id": PROBE_REQUEST_ID, "inputs": entries, "parameters": {"binary_data_output": True}}).encode()
+    head = json.dumps({"id": PROBE_REQUEST_ID, "inputs": entries,
+                       "parameters": {"binary_data_output": True, **_SEQUENCE}}).encode()
     return Request(head + b"".join(parts), len(head))
 
 

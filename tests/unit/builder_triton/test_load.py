@@ -39,6 +39,7 @@ from enginewright_builder.load.__main__ import _made_up, from_json, main
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, split, unpadded
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 from enginewright_builder.load.stopping import Stop
+from enginewright_builder.tensors import Steps
 
 
 @dataclass
@@ -54,9 +55,11 @@ class Backend:
     active: int = 0
     most_active: int = 0
     began: asyncio.Event = field(default_factory=asyncio.Event)
+    seen: Callable[[str, bytes], None] = lambda peer, payload: None
 
     async def infer(self, payload: bytes, context: grpc.aio.ServicerContext) -> bytes:
         self.peers.add(context.peer())
+        self.seen(context.peer(), payload)
         self.began.set()
         self.active += 1
         self.most_active = max(self.most_active, self.active)
@@ -120,6 +123,57 @@ async def test_retries_are_off_by_default_and_counted_when_on(backend: Backend) 
         result = await closed_loop(channels, ONE, concurrency=1, seconds=30, max_requests=5, retries=2)
     assert result.retried == 2
     assert result.errors == {"INVALID_ARGUMENT": 1}
+
+
+def _flags(payload: bytes) -> tuple[int, bool, bool]:
+    parameters = service_pb2.ModelInferRequest.FromString(payload).parameters
+    return (parameters["sequence_id"].int64_param, parameters["sequence_start"].bool_param,
+            parameters["sequence_end"].bool_param)
+
+
+async def test_steps_of_a_sequence_follow_each_other_on_one_connection(backend: Backend) -> None:
+    seen: list[tuple[str, bytes]] = []
+    backend.seen = lambda peer, payload: seen.append((peer, payload))
+    request = encode("model", Steps(x=np.zeros((5, 1, 3), np.float32)))
+    async with Channels(backend.url, count=3) as channels:
+        result = await closed_loop(channels, [request], concurrency=1, seconds=600, max_requests=4)
+    assert (result.requests, result.failed) == (20, 0)
+    flags = [_flags(payload) for _, payload in seen]
+    assert [one[1:] for one in flags] == [(True, False), *[(False, False)] * 3, (False, True)] * 4
+    sequences = [flags[start:start + 5] for start in range(0, 20, 5)]
+    assert all(len({number for number, *_ in one}) == 1 for one in sequences)
+    assert len({number for number, *_ in flags}) == 4
+    assert all(len({peer for peer, _ in seen[start:start + 5]}) == 1 for start in range(0, 20, 5))
+
+
+async def test_a_sequence_ends_with_the_request_that_fails(backend: Backend) -> None:
+    backend.errors = [grpc.StatusCode.INVALID_ARGUMENT]
+    request = encode("model", Steps(x=np.zeros((5, 1, 3), np.float32)))
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, [request], concurrency=1, seconds=600, max_requests=2, retries=3)
+    assert (result.requests, result.failed, backend.served) == (1 + 5, 1, 5)
+
+
+async def test_a_load_that_stops_ends_its_sequences(backend: Backend) -> None:
+    stop, seen = asyncio.Event(), list[bytes]()
+
+    def last(peer: str, payload: bytes) -> None:
+        seen.append(payload)
+        if len(seen) == 3:
+            stop.set()
+
+    backend.seen = last
+    request = encode("model", Steps(x=np.zeros((1000, 1, 3), np.float32)))
+    async with Channels(backend.url) as channels:
+        await closed_loop(channels, [request], concurrency=1, seconds=600, stop=stop)
+    assert [_flags(payload)[2] for payload in seen] == [False, False, False, True]
+
+
+async def test_sequences_have_no_open_loop(backend: Backend) -> None:
+    request = encode("model", Steps(x=np.zeros((2, 1, 3), np.float32)))
+    async with Channels(backend.url) as channels:
+        with pytest.raises(ValueError, match="closed loop alone"):
+            await open_loop(channels, [request], constant_arrivals(10), seconds=1)
 
 
 async def test_open_loop_counts_latency_from_the_scheduled_time(backend: Backend) -> None:
@@ -379,6 +433,21 @@ async def test_command_prints_one_json_object(backend: Backend, tmp_path: Path) 
     figures = json.loads(output)
     assert process.returncode == 0
     assert (figures["requests"], figures["failed"], figures["mode"]) == (8, 0, "closed")
+
+
+async def test_command_sends_sequences(backend: Backend, tmp_path: Path) -> None:
+    arguments = _command(backend.url, tmp_path / "data.npz", "--seconds", "30", "--max-requests", "2", "--sequences")
+    np.savez(tmp_path / "data", x=np.zeros((2, 3, 1, 4), np.float32))
+    process = await asyncio.create_subprocess_exec(*arguments, env=SOURCES, stdout=asyncio.subprocess.PIPE)
+    figures = json.loads((await process.communicate())[0])
+    assert process.returncode == 0
+    assert (figures["requests"], figures["failed"]) == (backend.served, 0)
+    assert backend.served > 2
+
+
+def test_command_takes_sequences_from_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--url", "127.0.0.1:1", "--model", "m", "--sequences"]) == 2
+    assert "--inputs FILE.npz" in capsys.readouterr().err
 
 
 async def test_command_ends_gracefully_when_its_pod_is_stopped(backend: Backend, tmp_path: Path) -> None:

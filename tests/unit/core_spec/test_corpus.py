@@ -20,7 +20,8 @@ def incomplete(problem: Problem) -> bool:
     return not (problem.value and problem.message and problem.remedy) or "kubectl explain" in problem.remedy
 
 
-@pytest.mark.parametrize("whole", WHOLES, ids=["gpu", "slice", "prometheus", "fleet", "language", "batch"])
+@pytest.mark.parametrize("whole", WHOLES, ids=["gpu", "slice", "prometheus", "fleet", "language", "batch",
+                                                 "sequences"])
 def test_what_the_corpus_is_made_from_is_good(whole: Raw) -> None:
     assert problems(whole) == ()
 

@@ -1,0 +1,175 @@
+"""What may be state, sequences as samples, and what does not go together with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BuildRequest,
+    DataRequest,
+    EngineRequest,
+    Interface,
+    SequenceBatching,
+    SourceRequest,
+    StateTensor,
+    TaskRequest,
+    TensorSpec,
+)
+from enginewright_builder.engines.base import Artifact, Rung
+from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
+from enginewright_builder.engines.sequenced import sequenced
+from enginewright_builder.errors import UserError
+from enginewright_builder.models import load_model
+from enginewright_builder.models.sequenced import Sequenced
+from enginewright_builder.onnx_interface import written_interface
+from enginewright_builder.resolve import resolve
+from enginewright_builder.sequences import answered, fixed, in_steps, sent
+from enginewright_builder.shapes import BATCH, STEPS
+from enginewright_builder.sources.formats import locate
+from support.inputs import graphs, stateful
+
+LSTM = tuple(StateTensor(input_name=name, output_name=output) for name, output in stateful.STATE)
+KEPT = SequenceBatching(state=LSTM)
+
+
+def _state(*pairs: tuple[str, str]) -> SequenceBatching:
+    return SequenceBatching(state=tuple(StateTensor(input_name=name, output_name=output) for name, output in pairs))
+
+
+def _source(folder: Path) -> Sequenced:
+    onnx.save(stateful.lstm(), folder / "model.onnx")
+    source = load_model(locate(folder / "model.onnx"), Interface(sequence_batching=KEPT), folder)
+    assert isinstance(source, Sequenced)
+    return source
+
+
+def test_what_clients_send_and_get() -> None:
+    made = fixed(written_interface(stateful.lstm()), KEPT)
+    assert [(spec.name, spec.shape) for spec in (*sent(made), *answered(made))] == [("x", (1, 16)), ("y", (1, 4))]
+    assert [(spec.name, spec.shape) for spec in in_steps(made).inputs] == [("x", (BATCH, STEPS, 1, 16))]
+
+
+def test_the_batch_may_stand_anywhere_in_a_state() -> None:
+    made = fixed(written_interface(graphs.voice()), _state(("state", "stateN")))
+    assert [spec.shape for spec in made.inputs] == [(1, 32), (2, 1, 8), ()]
+
+
+@pytest.mark.parametrize(("graph", "kept", "field", "value", "remedy"), [
+    (stateful.lstm(), _state(("hidden", "hn")), "state[0].inputName", "hidden", "write one of x, h, c"),
+    (stateful.lstm(), _state(("h", "hn"), ("c", "c_out")), "state[1].outputName", "c_out", "write one of y, hn, cn"),
+    (stateful.lstm(), _state(("h", "y")), "state[0].outputName", "y [1, 4]", "in the input's own shape"),
+    (stateful.lstm(hidden="width"), _state(("h", "hn")), "state[0].inputName", "h [1, 1, width]", "as a number"),
+    (graphs.product(["batch", 16], ["batch", 16]), _state(("x", "y")), "state", "x", "what clients send"),
+    (graphs.voice(), _state(("sr", "output")), "state[0].outputName", "output: float32", "one type of both"),
+])
+def test_what_cannot_be_carried_is_told(graph: onnx.ModelProto, kept: SequenceBatching, field: str, value: str,
+                                        remedy: str) -> None:
+    with pytest.raises(UserError) as refused:
+        fixed(written_interface(graph), kept)
+    assert refused.value.reason == "InterfaceInvalid"
+    assert refused.value.field.startswith(f"spec.interface.sequenceBatching.{field}")
+    assert value in refused.value.value
+    assert remedy in refused.value.remedy
+
+
+def test_a_sequence_is_asked_step_by_step(tmp_path: Path) -> None:
+    source = _source(tmp_path)
+    x = stateful.sequences(3, 6)
+    expected = [[one["y"] for one in stateful.lstm_source(tmp_path / "model.onnx").answers(
+        [{"x": step[None]} for step in steps])] for steps in x]
+    np.testing.assert_allclose(source.run({"x": x[:, :, None]})["y"], expected, atol=1e-5)
+
+
+def test_calibration_sees_the_state_in_its_course(tmp_path: Path) -> None:
+    calls = _source(tmp_path).calls({"x": stateful.sequences(2, 10)[:, :, None]}, 3)
+    assert [float(np.abs(call["h"]).max()) > 0 for call in calls] == [False, True, True]
+    assert all(call["x"].shape == (2, 1, 16) and call["h"].shape == (2, 1, 1, 24) for call in calls)
+
+
+def test_an_engine_is_asked_with_its_own_state(tmp_path: Path) -> None:
+    source = _source(tmp_path)
+    folder = tmp_path / "engine"
+    folder.mkdir()
+    onnx.save(stateful.forgetful(tmp_path / "model.onnx"), folder / "model.onnx")
+    (engine,) = sequenced([OnnxRuntimeEngine()], source.inner.interface)
+    artifact = Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), triton_backend="python",
+                        files={"model.onnx": folder / "model.onnx"}, interface=source.inner.interface,
+                        runtime_version="onnxruntime")
+    runner, x = engine.load(artifact), stateful.sequences(2, 6)[:, :, None]
+    try:
+        answers, expected = runner({"x": x})["y"], source.run({"x": x})["y"]
+    finally:
+        runner.close()
+    np.testing.assert_allclose(answers[:, 0], expected[:, 0], atol=1e-5)
+    assert np.abs(answers[:, 1:] - expected[:, 1:]).max() > 0.1
+
+
+def _request(folder: Path, **changed: Any) -> BuildRequest:
+    onnx.save(stateful.lstm(), folder / "model.onnx")
+    np.savez(folder / "evaluation", x=changed.pop("x", stateful.sequences(400, 4)))
+    made = BuildRequest(model_name="m", source=SourceRequest(uri=str(folder / "model.onnx")),
+                        interface=Interface(sequence_batching=KEPT), accuracy=AccuracyRequest(
+                            tolerance=0.1, evaluation=DataRequest(uri=str(folder / "evaluation.npz"))))
+    return dataclasses.replace(made, **changed)
+
+
+def test_the_resolve_step_reads_sequences(tmp_path: Path) -> None:
+    resolved = resolve(_request(tmp_path), tmp_path / "scratch")
+    assert resolved.evaluation is not None
+    assert resolved.evaluation.rows[0]["x"].shape == (4, 1, 16)
+
+
+@pytest.mark.parametrize(("changed", "field", "remedy"), [
+    ({"engine": EngineRequest(backend="torch")}, "spec.engine.backend", "auto or onnxruntime"),
+    ({"accuracy": AccuracyRequest(task=TaskRequest(metric="accuracy"), evaluation=DataRequest(uri="x.npz"))},
+     "spec.accuracy.task", "leave it out"),
+    ({"keep_reference": True}, "spec.quality", "leave it out"),
+    ({"interface": Interface(sequence_batching=_state(("h", "nothing")))},
+     "spec.interface.sequenceBatching.state[0].outputName", "write one of y, hn, cn"),
+    ({"interface": Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),),
+                             sequence_batching=KEPT)}, "spec.interface.inputs", "name the model's own inputs"),
+    ({"x": stateful.sequences(400, 4)[..., :5]}, "spec.accuracy.evaluation.uri", "in the shape of the model's input"),
+])
+def test_what_does_not_go_together_is_told_before_a_device_is_used(changed: dict[str, Any], field: str, remedy: str,
+                                                                   tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        resolve(_request(tmp_path, **changed), tmp_path / "scratch")
+    assert refused.value.field == field
+    assert remedy in refused.value.remedy
+
+
+def test_inputs_of_a_sequence_have_as_many_steps(tmp_path: Path) -> None:
+    request = _request(tmp_path, interface=Interface(sequence_batching=_state(("state", "stateN"))))
+    onnx.save(graphs.voice(), tmp_path / "model.onnx")
+    np.savez(tmp_path / "evaluation", sound=np.zeros((400, 4, 32), np.float32), sr=np.zeros((400, 5), np.int64))
+    with pytest.raises(UserError, match="different length in its inputs: sound 4, sr 5 steps"):
+        resolve(request, tmp_path / "scratch")
+
+
+def test_sources_of_other_formats_are_told(tmp_path: Path) -> None:
+    located = dataclasses.replace(locate(_file(tmp_path)), format="torchscript")
+    with pytest.raises(UserError) as refused:
+        load_model(located, Interface(sequence_batching=KEPT), tmp_path)
+    assert "export the model to ONNX" in refused.value.remedy
+
+
+def _file(folder: Path) -> Path:
+    onnx.save(stateful.lstm(), folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+def test_engines_from_before_have_the_same_fingerprint() -> None:
+    plain = BuildRequest(model_name="m", source=SourceRequest(uri="x", digest="sha256:1"), interface=Interface())
+    assert "sequence_batching" not in plain.to_json()
+    kept = dataclasses.replace(plain, interface=Interface(sequence_batching=KEPT))
+    assert BuildRequest.from_json(kept.to_json()) == kept
+    assert kept.fingerprint() != plain.fingerprint()
+
+
