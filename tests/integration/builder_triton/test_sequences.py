@@ -20,6 +20,8 @@ import pytest
 import pytest_asyncio
 from tritonclient.grpc import service_pb2
 
+from enginewright.clients.probe import ProbeClient
+from enginewright.core.probe import make_request
 from enginewright_builder.building import build
 from enginewright_builder.contract import (
     AccuracyRequest,
@@ -217,6 +219,18 @@ async def test_the_smoke_test_of_a_replica_is_a_sequence(built: Built, server: T
     for _ in range(2):  # kubelet may ask again
         lines = await asyncio.to_thread(smoke.check, recorded, MODEL, port, SECONDS)
         assert [line.split()[1] for line in lines] == ["y"]
+
+
+@on_the_loop
+async def test_a_probe_of_an_analysis_is_a_sequence_of_one_step(built: Built, server: TritonServer,
+                                                               channels: Channels) -> None:
+    port = int(server.address.http.rpartition(":")[2])
+    async with ProbeClient() as client:
+        request = make_request(await client.metadata("127.0.0.1", MODEL, port), 1)
+        answers = [await client.infer("127.0.0.1", MODEL, request, port) for _ in range(3)]
+    assert answers[0] is not None
+    assert set(answers[0]) == {"y"}
+    assert answers[1:] == answers[:1] * 2, "none goes on with another's state"
 
 
 @on_the_loop

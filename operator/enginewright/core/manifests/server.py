@@ -36,6 +36,7 @@ CONFIG_FILE = "config.pbtxt"
 # What the verify container leaves beside the smoke test: a model that caches answers, and asks the engine for others.
 FRONT_FOLDER = "front"
 _CACHE = "--cache-config=local,size="
+_CONNECTION_AGE = "--grpc-max-connection-age"
 STARTUP_PERIOD = 2
 
 
@@ -107,7 +108,14 @@ def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
         *TRITON.program, f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
         TRITON.exit_word(config.exit_timeout), *TRITON.port_words, *on_cpu, *_cache_arguments(spec),
         # Traces last: of settings of one name Triton takes the last, and the monitor lives on these.
-        *config.server_args, *(trace_arguments() if spec.quality else [])]
+        *_further_arguments(spec, config), *(trace_arguments() if spec.quality else [])]
+
+
+def _further_arguments(spec: Spec, config: OperatorConfig) -> list[str]:
+    """The installation's own. A connection that is renewed may lead to another replica, and a sequence of requests has
+    its state in one."""
+    stays = spec.interface is not None and spec.interface.sequence_batching is not None
+    return [one for one in config.server_args if not (stays and one.startswith(_CONNECTION_AGE))]
 
 
 def _cache_arguments(spec: Spec) -> list[str]:
