@@ -28,6 +28,8 @@ from enginewright_builder.contract import (
     GenerateRequest,
     ResolvedSource,
     RuntimeRequest,
+    SequenceBatching,
+    StateTensor,
     TaskRequest,
 )
 from support.specs import Raw, valid_specs
@@ -84,6 +86,16 @@ def test_everything_that_is_asked_reaches_the_builder() -> None:
     assert request.builder_image == "b:1"
     assert request.store_path == "/store/team-a"
     assert request.mounts == {"data": "/sources/data", "models": "/sources/models"}
+
+
+def test_what_is_state_reaches_the_builder() -> None:
+    kept = {"state": [{"inputName": "h", "outputName": "hn"}], "maxSequenceIdleMicroseconds": 5000,
+            "maxCandidateSequences": 7}
+    request = request_of({**FULL, "batching": {}, "interface": {"sequenceBatching": kept}})
+    assert request.interface is not None
+    assert request.interface.sequence_batching == SequenceBatching(
+        state=(StateTensor(input_name="h", output_name="hn"),), max_sequence_idle_us=5000, max_candidate_sequences=7)
+    assert request.fingerprint() != request_of({**FULL, "batching": {}, "interface": {}}).fingerprint()
 
 
 def test_claims_are_found_in_all_uris() -> None:

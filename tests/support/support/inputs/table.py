@@ -77,8 +77,9 @@ ENTRIES = (
     Entry(name="a scalar beside a batch", make=_onnx(graphs.scalar_beside_batch), served=CALLS,
           how="Clients send the scalar as `[1]`."),
     Entry(name="state in and out, the rate as a scalar, `If` on the rate (the shapes of Silero VAD)",
-          make=_onnx(graphs.voice), served=CALLS, how="The client keeps the state and sends it with its next request, or "
-          "the server does: `spec.interface.sequenceBatching`."),
+          make=_onnx(graphs.voice), served=CALLS,
+          how="The client keeps the state and sends it with its next request, or the server does: "
+              "`spec.interface.sequenceBatching`."),
     Entry(name="a scalar as the answer", make=_onnx(graphs.scalar_answer), served=CALLS,
           how="Clients get it as `[1]`."),
     Entry(name="time in front, each frame depends on those before", make=_onnx(graphs.time_first), served=CALLS,
