@@ -7,6 +7,7 @@ import dataclasses
 import io
 import itertools
 import json
+import re
 import shutil
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -122,12 +123,13 @@ async def _sequence(channels: Channels, steps: Any, sequence: int) -> list[Any]:
             for number, x in enumerate(steps)]
 
 
-def _with_config(built: Built, folder: Path, old: str, new: str) -> Path:
-    """A copy of the repository, where ``config.pbtxt`` has ``new`` in place of ``old``."""
+def _with_config(built: Built, folder: Path, field: str, value: int) -> Path:
+    """A copy of the repository, where ``config.pbtxt`` has another number for ``field``."""
     shutil.copytree(built.repository, folder / "repository")
     config = folder / "repository" / MODEL / "config.pbtxt"
-    assert old in config.read_text()
-    config.write_text(config.read_text().replace(old, new))
+    text, times = re.subn(rf"\b{field}: \d+", f"{field}: {value}", config.read_text())
+    assert times == 1
+    config.write_text(text)
     return folder / "repository"
 
 
@@ -155,7 +157,7 @@ async def test_sixteen_interleaved_sequences_keep_to_themselves(built: Built, se
 
 @on_the_loop
 async def test_several_instances_have_each_sequence_in_one(built: Built, tmp_path: Path) -> None:
-    repository = _with_config(built, tmp_path, "count: 1", "count: 3")
+    repository = _with_config(built, tmp_path, "count", 3)
     many = stateful.sequences(12, STEPS, seed=12)
     async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
             Channels(server.grpc_url) as channels:
@@ -246,7 +248,7 @@ async def test_a_replica_that_forgets_fails_its_smoke_test(built: Built, tmp_pat
 
 @on_the_loop
 async def test_an_idle_sequence_is_forgotten(built: Built, tmp_path: Path) -> None:
-    repository = _with_config(built, tmp_path, "microseconds: 1000000", "microseconds: 50000")
+    repository = _with_config(built, tmp_path, "max_sequence_idle_microseconds", 50_000)
     x = stateful.sequences(1, 1)[0][0]
     async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
             Channels(server.grpc_url) as channels:
@@ -263,7 +265,7 @@ async def test_an_idle_sequence_is_forgotten(built: Built, tmp_path: Path) -> No
 async def test_a_server_that_is_asked_to_end_lets_open_sequences_end(built: Built, tmp_path: Path) -> None:
     """As a replica is on its way out: those that run go on to their end, others are told that it stops."""
     steps = stateful.sequences(1, STEPS, seed=21)[0]
-    repository = _with_config(built, tmp_path, "microseconds: 1000000", "microseconds: 60000000")
+    repository = _with_config(built, tmp_path, "max_sequence_idle_microseconds", 60_000_000)
     async with TritonServer(repository, models=(MODEL,), ready_seconds=60, options=("--exit-timeout-secs=60",)
                             ) as server, Channels(server.grpc_url, count=1) as channels:
         served = [await _step(channels, steps[0], 1, first=True)]

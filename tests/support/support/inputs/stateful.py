@@ -23,7 +23,8 @@ def lstm(batch: int | str = "batch", *, hidden: int | str = HIDDEN) -> onnx.Mode
     random = np.random.default_rng(26)
 
     def weights(*shape: int) -> NDArray[Any]:
-        return (random.normal(size=shape) / shape[-1] ** 0.5).astype(np.float32)
+        made: NDArray[Any] = random.normal(size=shape) / shape[-1] ** 0.5
+        return made.astype(np.float32)
 
     state = [1, batch, hidden]
     return model(
@@ -39,7 +40,7 @@ def lstm(batch: int | str = "batch", *, hidden: int | str = HIDDEN) -> onnx.Mode
 def forgetful(path: Path) -> onnx.ModelProto:
     """``path``, of :func:`lstm`, with zeros in place of the ``h`` that it is given."""
     made = onnx.load(path)
-    made.graph.initializer.append(numpy_helper.from_array(np.float32(0), "nothing"))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(0, np.float32), "nothing"))
     made.graph.node.insert(0, node("Mul", "h nothing", "forgotten"))
     for one in made.graph.node[1:]:
         one.input[:] = ["forgotten" if name == "h" else name for name in one.input]
