@@ -53,6 +53,7 @@ BY_OPERATOR: Mapping[str, tuple[str, ...]] = {
     "spec.interface.inputs[0].normalise.std": ("64 items",),
     "spec.interface.inputs[0].normalise.channels": ("'last'",),
     "spec.interface.padding.values": ("32 items",),
+    "spec.interface.sequenceBatching.state": ("32 items",),
     **{f"spec.{block}.resources.limits.{name}": ("'1'", "1")
        for block in ("engine", "serving", "quality") for name in ("memory", "ephemeral-storage")},
     "spec.accuracy.maxLoss": ("the least", "in between", "the most"),
