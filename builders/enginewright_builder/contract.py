@@ -229,8 +229,8 @@ class SequenceBatching:
 @dataclass(frozen=True, kw_only=True)
 class Interface:
     """``outputs`` are the source's own; ``postprocess`` is applied to them in its order. ``padding`` None:
-    as the source suggests. ``sequence_batching`` None: the server keeps no state, and whoever calls sends what the
-    model takes."""
+    as the source suggests. ``sequence_batching`` None: the server keeps no state, and clients send all that the model
+    takes."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
