@@ -180,7 +180,8 @@ def test_a_model_that_takes_some_lengths_alone_is_left_as_it_is() -> None:
 
 def test_an_engine_is_held_to_the_frames_of_each_sound() -> None:
     found = settled(Hears(), sounds(40, 90, 200))
-    assert borne_by(Hears().run, found.joined, found.samples, 0.0) == ""
+    # A product of several rows may be rounded otherwise than one of a single row: it depends on the processor.
+    assert borne_by(Hears().run, found.joined, found.samples, 1e-6) == ""
     loud = Hears(lambda frames: frames / np.abs(frames).mean(axis=(1, 2), keepdims=True) + frames.mean())
     assert "output 'logits' agrees by" in borne_by(loud.run, found.joined, found.samples, 0.001)
 
