@@ -2,9 +2,11 @@
 # Runs every check, and ends with a table of times and pytest's own summaries.
 #
 # Three rows of steps run side by side: end-to-end tests, which mostly wait for a node, and some that start a vLLM; tests
-# that mostly wait for a tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their output goes to build/test
-# alone, and what only computes has a lower priority. Each row runs one step at a time, cheapest first. Every step runs
-# even when another fails, so that one run shows all there is to mend; only without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
+# that mostly wait for a tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their
+# output goes to build/test alone, and what only computes has a lower priority. A row gets what it alone needs, so that no
+# row waits for another's. Each row runs one step at a time, cheapest first. Every step runs even when another fails, so
+# that one run shows all there is to mend; only without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a
+# machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 cd "$REPO_ROOT" || exit 1
@@ -50,6 +52,11 @@ builds_of_language_models() {
   tests vllm-builds -m vllm "$vllm_builds"
 }
 
+# The cluster's programs: to compile them by a test would be within its time limit.
+programs() {
+  step programs hack/cluster/cluster build
+}
+
 # A cluster that was not there before is not left behind.
 end_to_end() {
   local was_up=0
@@ -78,14 +85,20 @@ the_others() {
   # takes over some of what another has left.
   tests unit -n "$(nproc)" --dist worksteal -m "not triton and not integration" tests/unit tests/golden tests/security \
     tests/fuzz
+  hack/cluster/cluster build >/dev/null 2>&1 || true # waits where they are being compiled beside
   # Two files at a time, as by then the end-to-end tests are at their end. They hold leases, so they do not give way.
   local gently=()
   tests integration -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security
 }
 
-# One at a time: for most of its time such a test waits for a server to start, or measures for as long as it was given.
+# Two files at a time: for most of its time such a test waits for a server to start, or for a measurement's end. In their
+# order, as the last ones are short. A vLLM has gigabytes, so there is one at a time.
 with_servers() {
-  tests triton -m "triton or (torch and integration)" tests/unit tests/integration tests/security
+  step tensorflow hack/dev/tensorflow.sh
+  step vllm-packages hack/dev/vllm.sh
+  step smollm2 hack/dev/smollm2.sh
+  tests triton -n 2 --dist loadfile --no-loadscope-reorder -m "triton or (torch and integration)" tests/unit \
+    tests/integration tests/security
   tests vllm -m vllm --ignore "$vllm_builds" tests/integration/builder_vllm
 }
 
@@ -152,18 +165,16 @@ if failed; then
   exit 1
 fi
 step packages hack/bin-deps.sh --tests
-step tensorflow hack/dev/tensorflow.sh
-step vllm-packages hack/dev/vllm.sh
-step smollm2 hack/dev/smollm2.sh
-step programs hack/cluster/cluster build  # by a test it would be within its time limit
 say "beside what is shown, into build/test: tests with servers of models"
 run_beside with_servers
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"
   run_beside the_others
+  programs
   end_to_end
   builds_of_language_models
 else
+  programs
   the_others
   builds_of_language_models
   if [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
