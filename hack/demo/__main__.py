@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,6 +27,7 @@ LANGUAGE_MODELS = "enginewright-demo-llm"  # of make demo-llm
 SYSTEM_NAMESPACE = "enginewright-system"
 MODEL = "minilm"
 OUTPUT = ROOT / "build" / "demo"
+REPORT = "build-report.json", "report.html"
 ALL_IMAGES = ("operator", "builder", "server")
 IN_IMAGE = {"builder": "PyTorch, ONNX Runtime", "server": "Triton", "server-vllm": "vLLM"}
 IN_CHART = {"server-vllm": "serverVllm"}
@@ -57,15 +59,21 @@ def main() -> int:
 
 
 def demonstrate() -> None:
-    summary = Summary()
+    summary, texts = Summary(), [text for pair in inference.SHOWCASE for text in pair]
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
-        kube, images = start(summary)
-        prepare_volumes(kube, images["operator"])
-        build_and_wait(kube, summary)
-        first_inference(kube, summary)
-        scale_up_and_down(kube, images["builder"], summary)
-        fetch_report(kube, images["operator"])
+        with ThreadPoolExecutor() as beside_it:
+            # PyTorch takes seconds to import, in which the cluster starts.
+            expected = beside_it.submit(inference.reference_embeddings, texts)
+            kube, images = start(summary, NAMESPACE)
+            prepare_volumes(kube, images["operator"])
+            build_and_wait(kube, summary)
+            first_inference(kube, summary, texts, expected.result())
+            replicas = scale_up(kube, images["builder"], summary)
+            # It was written with the engine; the pod that reads it starts while the scaler waits.
+            report = beside_it.submit(volumes.read, kube, NAMESPACE, "enginewright-store", images["operator"], REPORT)
+            scale_down(kube, replicas, summary)
+            write_report(kube, report.result())
     finally:
         summary.write(OUTPUT / "summary.json")
     summary.show(console)
@@ -75,16 +83,19 @@ def demonstrate() -> None:
                         + "; ".join(f"{load}: {message}" for load, message in summary.errors.items()))
 
 
-def start(summary: Timed, names: Sequence[str] = ALL_IMAGES) -> tuple[Kube, dict[str, str]]:
-    """The cluster with the operator in it. Building images waits for packages most of the time, so that it goes on
-    beside the compiler of the cluster's programs."""
+def start(summary: Timed, namespace: str, names: Sequence[str] = ALL_IMAGES) -> tuple[Kube, dict[str, str]]:
+    """The cluster with the operator in it, and nothing of an earlier demo in ``namespace``. Building images waits for
+    packages most of the time, so that it goes on beside the compiler of the cluster's programs. An earlier demo goes
+    while the node gets the images."""
     registry_to_push_to()  # before anything is started
-    with beside(IMAGES, "build", *names):
+    with beside(IMAGES, "build", *names), ThreadPoolExecutor(1) as beside_it:
         with summary.timed("cluster"):
             start_cluster()
             kube = Kube.of_cluster()
+        removed = beside_it.submit(remove_model, kube, namespace)
         with summary.timed("images"):
             images = load_images(names)
+        removed.result()
     install(kube, images)
     return kube, images
 
@@ -139,7 +150,6 @@ def install(kube: Kube, images: dict[str, str]) -> None:
 
 def prepare_volumes(kube: Kube, image: str) -> None:
     say("Model: all-MiniLM-L6-v2 (22 M parameters, real weights) and sentences onto a volume")
-    remove_model(kube)
     kube.make_namespace(NAMESPACE)
     for claim, size in (("models", "1Gi"), ("enginewright-store", "4Gi")):
         run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
@@ -169,19 +179,19 @@ def build_and_wait(kube: Kube, summary: Summary) -> None:
     console.print(kube("get", "om", "-n", NAMESPACE).rstrip())
 
 
-def first_inference(kube: Kube, summary: Summary) -> None:
+def first_inference(kube: Kube, summary: Summary, texts: list[str], reference: inference.Embeddings) -> None:
+    """``reference`` are the unoptimised PyTorch model's answers to ``texts``."""
     say("Real sentences through Triton, and through the unoptimised PyTorch model")
-    texts = [text for pair in inference.SHOWCASE for text in pair]
     with summary.timed("first_inference"), inference.forwarded(kube, NAMESPACE, f"service/{MODEL}", 8000) as address:
         served = inference.served_embeddings(address, MODEL, texts)
-    reference = inference.reference_embeddings(texts)
     for index, (left, right) in enumerate(inference.SHOWCASE):
         ours = float(served[2 * index] @ served[2 * index + 1])
         theirs = float(reference[2 * index] @ reference[2 * index + 1])
         console.print(f"  {ours:6.3f} Triton  {theirs:6.3f} PyTorch   {left} | {right}")
 
 
-def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
+def scale_up(kube: Kube, image: str, summary: Summary) -> ReplicaWatch:
+    """The surge has ended afterwards, the trickle goes on."""
     say("Load until it scales up, then quiet until it scales down")
     replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
     target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
@@ -193,6 +203,10 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
     # The scaler counts arrivals of the last half minute: a load that went on for longer would be remembered longer.
     traffic.stop(kube, NAMESPACE, "surge")
     summary.add_load("surge", traffic.finish(kube, NAMESPACE, "surge", timeout=120))
+    return replicas
+
+
+def scale_down(kube: Kube, replicas: ReplicaWatch, summary: Summary) -> None:
     with summary.timed("scale_down"):
         replicas.until("down", 1, timeout=120)
     traffic.stop(kube, NAMESPACE, "trickle")
@@ -200,10 +214,9 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
     summary.peak_replicas, summary.final_replicas = replicas.peak, replicas.look()[0]
 
 
-def fetch_report(kube: Kube, image: str) -> None:
+def write_report(kube: Kube, files: dict[str, bytes]) -> None:
     say("Evidence: the build report out of the engine store")
-    for name, content in volumes.read(kube, NAMESPACE, "enginewright-store", image,
-                                      ("build-report.json", "report.html")).items():
+    for name, content in files.items():
         (OUTPUT / name).write_bytes(content)
     # As the plugin's report and explain do.
     file, model = OUTPUT / "report.html", kube.json("get", "optimisedmodel", MODEL, "-n", NAMESPACE)
@@ -213,7 +226,7 @@ def fetch_report(kube: Kube, image: str) -> None:
 
 
 def remove_model(kube: Kube, namespace: str = NAMESPACE) -> None:
-    """Starts from nothing: the namespace of an earlier demo, its volumes and all."""
+    """The namespace of an earlier demo, its volumes and all."""
     kube.remove_namespace(namespace)
     for claim in ("models", "enginewright-store"):
         run(CLUSTER, "volume", "delete", namespace, claim)

@@ -15,8 +15,9 @@ import tritonclient.http as triton
 from demo.sentences import SHOWCASE
 from demo.shell import Kube, StepError
 
-__all__ = ["SHOWCASE", "forwarded", "model_directory", "reference_embeddings", "served_embeddings"]
+__all__ = ["SHOWCASE", "Embeddings", "forwarded", "model_directory", "reference_embeddings", "served_embeddings"]
 
+Embeddings = np.ndarray[Any, Any]
 MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -36,7 +37,7 @@ def tokenise(texts: list[str]) -> dict[str, np.ndarray[Any, Any]]:
     return {name: encoded[name].astype(np.int64) for name in MODEL_INPUTS if name in encoded}
 
 
-def reference_embeddings(texts: list[str]) -> np.ndarray[Any, Any]:
+def reference_embeddings(texts: list[str]) -> Embeddings:
     """What the model's authors prescribe: mean of the token vectors under the mask, normalised. float32[texts, 384]."""
     import torch
     import transformers
@@ -52,7 +53,7 @@ def reference_embeddings(texts: list[str]) -> np.ndarray[Any, Any]:
     return torch.nn.functional.normalize(pooled, dim=1).numpy()
 
 
-def served_embeddings(address: str, model: str, texts: list[str]) -> np.ndarray[Any, Any]:
+def served_embeddings(address: str, model: str, texts: list[str]) -> Embeddings:
     """The same sentences through Triton's HTTP endpoint at ``address`` (host:port), which tokenises them."""
     sent = triton.InferInput("text", [len(texts), 1], "BYTES")
     sent.set_data_from_numpy(np.array(texts, np.object_)[:, None])

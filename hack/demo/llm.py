@@ -69,7 +69,7 @@ def main() -> int:
 def demonstrate() -> None:
     summary = Summary()
     try:
-        kube, images = demo.start(summary, IMAGES)
+        kube, images = demo.start(summary, NAMESPACE, IMAGES)
         prepare(kube, images["operator"])
         build_and_wait(kube, summary)
         judge(kube, images["operator"], summary)
@@ -86,7 +86,6 @@ def demonstrate() -> None:
 
 def prepare(kube: Kube, image: str) -> None:
     demo.say("Model: SmolLM2-135M-Instruct, a copy that is broken on purpose, and 20 prompts onto a volume")
-    demo.remove_model(kube, NAMESPACE)
     kube.make_namespace(NAMESPACE)
     for claim, size in CLAIMS:
         run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
