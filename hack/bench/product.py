@@ -25,6 +25,7 @@ from enginewright_builder.sweep.bench import window
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.server import TritonServer
 
+PROGRAM = "enginewright_builder"
 # A build that has gone on for so many budgets will not end.
 PATIENCE = 3
 SERVED_SECONDS, WARMUP_SECONDS, READY_SECONDS = 4.0, 2.0, 300.0
@@ -50,7 +51,7 @@ def build(entry: Entry, inputs: Path, scratch: Path, accelerator: str, budget_se
     Raises ``RuntimeError`` with the end of its output where it fails."""
     store = scratch / "store"
     source, options = _given(entry, inputs, scratch)
-    command = [sys.executable, "-m", "enginewright_builder", "--model", str(source), "--output", str(store),
+    command = [sys.executable, "-m", PROGRAM, "--model", str(source), "--output", str(store),
                "--name", MODEL, "--accelerator", accelerator, "--json", *options]
     if budget_seconds:
         command += ["--budget-seconds", str(budget_seconds)]

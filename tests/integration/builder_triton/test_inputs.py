@@ -155,7 +155,7 @@ def _samples(evaluation: str, seed: int) -> dict[str, NDArray[Any]]:
 
 
 def _request(path: Path, folder: Path, *, evaluation: str = "", calibration: str = "") -> BuildRequest:
-    engine = EngineRequest(max_batch_size=4, build_budget_seconds=30, fallback="source",
+    engine = EngineRequest(max_batch_size=4, build_budget_seconds=900, fallback="source",
                            calibration=DataRequest(uri=calibration) if calibration else None)
     return BuildRequest(model_name="model", source=SourceRequest(uri=str(path)), store_path=str(folder / "store"),
                         engine=engine, batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100),

@@ -260,7 +260,9 @@ async def test_difference(served: NDArray[Any] | None, expected: NDArray[Any], o
     assert difference(served, expected) == pytest.approx(off)
 
 
-async def test_sweep_measures_chooses_and_leaves_nothing(artifact: Artifact, tmp_path: Path) -> None:
+async def test_sweep_measures_chooses_and_leaves_nothing(artifact: Artifact, tmp_path: Path,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginewright_builder.sweep.MOST_POINT_SECONDS", 1.0)
     steps: list[float] = []
     result = await asyncio.to_thread(
         sweep,

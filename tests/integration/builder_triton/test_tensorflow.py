@@ -35,7 +35,7 @@ def test_the_whole_build_is_held_against_tensorflow(tmp_path: Path) -> None:
     request = BuildRequest(
         model_name="model", source=SourceRequest(uri=str(all_models() / "perceptron" / "model")),
         store_path=str(tmp_path / "store"), engine=EngineRequest(
-            max_batch_size=4, build_budget_seconds=300, calibration=DataRequest(uri=str(tmp_path / "calibration.npz"))),
+            max_batch_size=4, build_budget_seconds=900, calibration=DataRequest(uri=str(tmp_path / "calibration.npz"))),
         accuracy=AccuracyRequest(tolerance=0.1, evaluation=DataRequest(uri=str(tmp_path / "evaluation.npz"))))
     outcome = run_build(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None

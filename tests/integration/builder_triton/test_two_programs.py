@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -34,8 +32,9 @@ from enginewright_builder.report import read_report
 from enginewright_builder.triton.client import Address
 from enginewright_builder.triton.ports import HOST, free_ports
 from enginewright_builder.triton.server import TritonServer
+from support.measuring import short_program
 
-pytestmark = pytest.mark.triton
+pytestmark = [pytest.mark.triton, pytest.mark.timeout(900)]
 HEADER, KEY = "enginewright-model-control", "a-key-of-this-test"
 
 
@@ -58,7 +57,7 @@ def request_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked = BuildRequest(
         model_name="small", source=SourceRequest(uri=str(folder / "model.onnx")), store_path=str(folder / "store"),
         accuracy=AccuracyRequest(evaluation=DataRequest(uri=str(folder / "data.npz"))),
-        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=300))
+        engine=EngineRequest(precision="fp32", max_batch_size=4, build_budget_seconds=900))
     (folder / "store").mkdir()
     (folder / "request.json").write_text(dumps(asked))
     return folder / "request.json"
@@ -72,9 +71,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Trit
 
 
 def run(*words: object, log: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "enginewright_builder", *map(str, words)], text=True, timeout=300,
-                          capture_output=True, check=False,
-                          env={**os.environ, "ENGINEWRIGHT_TERMINATION_LOG": str(log)})
+    return short_program(*words, environment={"ENGINEWRIGHT_TERMINATION_LOG": str(log)})
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -1,23 +1,56 @@
-"""Fixture: builds in this process measure for no longer than tests need. What a build proves does not hang on how sure
-it is which candidate is faster; a ``conftest.py`` imports the fixture where tests build."""
+"""Builds measure for no longer than tests need: those in this process by a fixture, which a ``conftest.py`` imports
+where tests build, and the program in a process of its own by :func:`short_program`. What a build proves does not hang
+on how sure it is which candidate is faster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import pytest
+
+# Seconds that the race of candidates and the sweep take, whatever the budget. One point and one batch of the curve are
+# measured however little time there is.
+RACE, SWEEP = 0.5, 2.0
+# Of a sweep: each point's warm-up, and requests that find the server idle; plain serving for comparison; what the
+# processor could do at most, by smaller products and copies; how long memory must have stayed level.
+SHORT = {"sweep.bench.WARMUP_SECONDS": 0.1, "sweep.curve.ALONE_SECONDS": 0.5, "evidence.before.SECONDS": 0.5,
+         "triton.memory.LEAST_SECONDS": 0.5, "triton.memory.STEADY_SECONDS": 0.5, "measure.ceilings.SECONDS": 0.05, "measure.ceilings._Cpu.side": 512,
+         "measure.ceilings._Cpu.copy_bytes": 32 << 20}
+
+
+@contextmanager
+def short() -> Iterator[None]:
+    """A closed loop on a small model keeps two processors busy for as long as it is asked for, and a build may have
+    more time than a busy machine needs."""
+    from enginewright_builder.steps import MEASURE_SECONDS
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("enginewright_builder.building.MEASURE_SECONDS", dict.fromkeys(MEASURE_SECONDS, (RACE, RACE)))
+        patch.setattr("enginewright_builder.proving.SWEEP_SECONDS", (SWEEP, SWEEP))
+        for name, seconds in SHORT.items():
+            patch.setattr(f"enginewright_builder.{name}", seconds)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
 def short_measurements() -> Iterator[None]:
-    """The least that each measurement takes in a build whose budget is small, whatever the budget: a build may have
-    more time than a busy machine needs, and does not spend it on measuring."""
-    from enginewright_builder.steps import MEASURE_SECONDS, SWEEP_SECONDS
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("enginewright_builder.building.MEASURE_SECONDS",
-                      {device: (least, least) for device, (least, _) in MEASURE_SECONDS.items()})
-        patch.setattr("enginewright_builder.proving.SWEEP_SECONDS", (SWEEP_SECONDS[0], SWEEP_SECONDS[0]))
-        patch.setattr("enginewright_builder.triton.memory.LEAST_SECONDS", 0.5)
-        patch.setattr("enginewright_builder.triton.memory.STEADY_SECONDS", 0.5)
+    with short():
         yield
+
+
+def short_program(*words: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """``enginewright-build`` with these arguments, which ends within five minutes."""
+    return subprocess.run([sys.executable, "-m", "support.measuring", *map(str, words)], text=True, timeout=300,
+                          capture_output=True, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})})
+
+
+if __name__ == "__main__":
+    from enginewright_builder.__main__ import main
+
+    with short():
+        sys.exit(main())
