@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Before NumPy is imported. Matrices are small here, and threads that wait for a second core beside another worker spin.
+# Before NumPy and PyTorch are imported. Matrices are small here, and threads that wait for a second core beside another
+# worker spin. The builder's program sets the policy as well.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
 # changed, not by luck. `make fuzz` looks for new ones.
