@@ -18,7 +18,15 @@ from enginewright_builder.triton.server import TritonServer
 from support.measuring import short_measurements
 
 __all__ = ["short_measurements"]
+# Beside other tests a whole build takes minutes.
+PATIENCE = pytest.mark.timeout(900)
 WEIGHTS = np.random.default_rng(7).standard_normal((8, 4)).astype(np.float32)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(PATIENCE)
 
 
 @pytest.fixture(scope="session")

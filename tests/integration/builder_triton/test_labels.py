@@ -32,7 +32,7 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.report import read_report
 from support.measuring import short_program
 
-pytestmark = [pytest.mark.triton, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.triton
 CLASSES, HALF = 4, 32
 SHARES = {"de": 900, "fr": 500, "lu": 75, "li": 10}
 

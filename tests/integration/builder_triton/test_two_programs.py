@@ -34,7 +34,7 @@ from enginewright_builder.triton.ports import HOST, free_ports
 from enginewright_builder.triton.server import TritonServer
 from support.measuring import short_program
 
-pytestmark = [pytest.mark.triton, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.triton
 HEADER, KEY = "enginewright-model-control", "a-key-of-this-test"
 
 
