@@ -64,6 +64,7 @@ def test_the_layers_of_what_serves_are_timed(library: str, given: Path, tmp_path
         if library == "onnxruntime":  # it tells when it launched kernels, not what they took
             assert one.notes
         else:
-            # Of a run, its layers are most: nothing else computes there.
-            assert 0 < sum(each.share for each in one.layers) <= 1.001
+            # Of a run, its layers are most: nothing else computes there. A profiler's own events take some of what it
+            # times, and the run is timed without it.
+            assert 0 < sum(each.share for each in one.layers) <= 1.05
             assert one.layers[0].microseconds > 0

@@ -1,7 +1,7 @@
 """The HorizontalPodAutoscaler and the ScaledObject of examples/scaling, against a real apiserver.
 
 The autoscaler is kube-controller-manager's own, and scales a model through its ``/scale``; the metric that it asks for
-comes from a fake. No controller of KEDA runs: its own definition admits the example."""
+comes from a fake. KEDA's own definition admits the example; its operator runs in tests/keda."""
 
 from __future__ import annotations
 

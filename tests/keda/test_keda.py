@@ -80,7 +80,7 @@ async def program(name: str, log: Path, environment: dict[str, str], *words: str
     try:
         yield
     finally:
-        assert child.returncode is None, f"KEDA's {name} ended:\n{log.read_text()[-3000:]}"
+        assert child.returncode is None, f"KEDA's {name} ended, as {log} says"
         child.terminate()
         async with asyncio.timeout(60):
             await child.wait()
@@ -102,7 +102,7 @@ async def running(kube: KubeClient, control_plane: Path, namespace: str, folder:
                     "--bind-address=127.0.0.1", f"--cert-dir={certs}", f"--client-ca-file={certs / 'ca.crt'}",
                     f"--tls-cert-file={certs / 'tls.crt'}", f"--tls-private-key-file={certs / 'tls.key'}",
                     f"--metrics-service-address=localhost:{service}",
-                    *(f"--{kind}-kubeconfig={control_plane}" for kind in ("authentication", "authorization", "lister"))),
+                    *(f"--{use}-kubeconfig={control_plane}" for use in ("authentication", "authorization", "lister"))),
             aggregated.registered(kube, namespace, GROUP, VERSION, secure),
         ):
             yield
@@ -111,7 +111,7 @@ async def running(kube: KubeClient, control_plane: Path, namespace: str, folder:
 
 
 def scaled_object(prometheus_url: str, namespace: str) -> dict[str, Any]:
-    """The example, where this Prometheus and this namespace are, and without five minutes' wait before a replica goes."""
+    """The example, where this Prometheus and this namespace are, and without five minutes before a replica goes."""
     found: dict[str, Any] = yaml.safe_load((ROOT / "examples" / "scaling" / "keda.yaml").read_text())
     asked = found["spec"]["triggers"][0]["metadata"]
     asked["serverAddress"] = prometheus_url

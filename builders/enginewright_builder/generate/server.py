@@ -34,8 +34,8 @@ STOP_SECONDS = 5.0
 IDLE_SECONDS = 600
 # One process of vLLM's sends all streams and answers this: on a busy machine it may be late.
 ANSWER_SECONDS = 120.0
-# vLLM's log says that its engine's process has failed, whereupon vLLM ends. It does not always: once it held a build for
-# the 900 s that a start may take. Where it has not ended after so long, it is not waited for.
+# vLLM's log says that its engine's process has failed, whereupon vLLM ends. It does not always: once it held a build
+# for the 900 s that a start may take. Where it has not ended after so long, it is not waited for.
 ENGINE_FAILED, FAILED_SECONDS = "EngineCore failed to start", 20.0
 SERVED_NAME = "model"
 # How many of the largest log-probabilities a server may be asked for.

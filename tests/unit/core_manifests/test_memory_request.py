@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -22,6 +23,10 @@ FIGURES = MemoryFigures(seen="container", empty_bytes=MIB, loaded_bytes=2048 * M
 GPU = {"accelerator": "gpu", "gpu": {"product": "NVIDIA-H200"}}
 
 
+def requested(name: str = CONTAINER_SERVER, **given: Any) -> dict[str, Any]:
+    return dict(container(name, **given)["resources"])
+
+
 def container(name: str = CONTAINER_SERVER, *, figures: MemoryFigures | None = FIGURES,
               config: OperatorConfig | None = None, **changes: Any) -> dict[str, Any]:
     config = config or OperatorConfig()
@@ -35,29 +40,45 @@ def container(name: str = CONTAINER_SERVER, *, figures: MemoryFigures | None = F
     pod = made["spec"]["template"]["spec"]
     assert made["metadata"]["name"] == f"minilm-{revision_name('f' * 64, spec, placement, config)}"
     (found,) = (one for one in (*pod["initContainers"], *pod["containers"]) if one["name"] == name)
-    return dict(found["resources"])
+    return dict(found)
 
 
 def test_the_measured_peak_is_asked_for_and_no_limit_is_set() -> None:
     # 3000 × 1.1 + 64, in steps of 32; processor time is proposed, not asked for.
-    assert container() == {"requests": {"cpu": "500m", "memory": "3392Mi"}}
+    assert requested() == {"requests": {"cpu": "500m", "memory": "3392Mi"}}
 
 
 @pytest.mark.parametrize(("stated", "memory"), [
     ({"requests": {"memory": "2Gi"}}, "2Gi"), ({"limits": {"memory": "3Gi"}}, "3Gi"),
 ])
 def test_what_the_user_states_holds(stated: dict[str, Any], memory: str) -> None:
-    assert container(serving={"resources": stated})["requests"]["memory"] == memory
+    assert requested(serving={"resources": stated})["requests"]["memory"] == memory
 
 
 def test_engines_of_older_builders_ask_for_what_they_did() -> None:
-    assert container(figures=None) == {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    assert requested(figures=None) == {"requests": {"cpu": "500m", "memory": "1Gi"}}
 
 
 def test_small_engines_ask_for_no_less_than_the_operator_says() -> None:
     small = OperatorConfig(server_resources=Resources(requests={"memory": "4Gi"}))
-    assert container(config=small) == {"requests": {"memory": "4Gi"}}
+    assert requested(config=small) == {"requests": {"memory": "4Gi"}}
 
 
 def test_the_container_before_it_asks_for_the_same() -> None:
-    assert container(CONTAINER_FITS, placement=GPU) == container(placement=GPU)
+    assert requested(CONTAINER_FITS, placement=GPU) == requested(placement=GPU)
+
+
+@pytest.mark.parametrize(("used", "pool", "left_out"), [
+    (0, 256 * MIB, True), (MIB, 256 * MIB, False), (0, 0, False), (None, None, False)])
+def test_a_pinned_pool_that_the_build_saw_unused_is_left_out(
+    used: int | None, pool: int | None, left_out: bool
+) -> None:
+    figures = dataclasses.replace(FIGURES, pinned_bytes=used, pinned_pool_bytes=pool)
+    assert ("--pinned-memory-pool-byte-size=0" in container(figures=figures, placement=GPU)["args"]) == left_out
+
+
+def test_the_installations_own_pool_comes_last_as_triton_takes_the_last() -> None:
+    figures = dataclasses.replace(FIGURES, pinned_bytes=0, pinned_pool_bytes=256 * MIB)
+    own = "--pinned-memory-pool-byte-size=1048576"
+    args = container(figures=figures, placement=GPU, config=OperatorConfig(server_args=(own,)))["args"]
+    assert args.index(own) > args.index("--pinned-memory-pool-byte-size=0")

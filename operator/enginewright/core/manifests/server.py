@@ -55,7 +55,7 @@ def server(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement,
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         # Arguments only: the image's entry point (NVIDIA's sets up the driver libraries) starts them.
-        "args": _arguments(spec, config),
+        "args": _arguments(spec, config, record),
         **({"env": [no_devices()]} if spec.placement.accelerator == "cpu" else {}),
         "ports": container_ports(TRITON),
         "resources": resources(server_resources(spec, config, record), spec.serving.resources, placement),
@@ -102,11 +102,12 @@ def server_resources(spec: Spec, config: OperatorConfig, record: EngineRecord) -
     return server_defaults(spec, config, summary.memory if summary else None)
 
 
-def _arguments(spec: Spec, config: OperatorConfig) -> list[str]:
+def _arguments(spec: Spec, config: OperatorConfig, record: EngineRecord) -> list[str]:
     on_cpu = ["--allow-gpu-metrics=false"] if spec.placement.accelerator == "cpu" else []
     return [
         *TRITON.program, f"--model-repository={MODELS_PATH}", "--model-control-mode=none", "--exit-on-error=true",
         TRITON.exit_word(config.exit_timeout), *TRITON.port_words, *on_cpu, *_cache_arguments(spec),
+        *_pool_arguments(record),
         # Traces last: of settings of one name Triton takes the last, and the monitor lives on these.
         *_further_arguments(spec, config), *(trace_arguments() if spec.quality else [])]
 
@@ -116,6 +117,15 @@ def _further_arguments(spec: Spec, config: OperatorConfig) -> list[str]:
     its state in one."""
     stays = spec.interface is not None and spec.interface.sequence_batching is not None
     return [one for one in config.server_args if not (stays and one.startswith(_CONNECTION_AGE))]
+
+
+def _pool_arguments(record: EngineRecord) -> list[str]:
+    """Triton page-locks a pool of host memory as it starts, for backends that copy inputs to the device themselves. One
+    of which the build saw nothing used under load is not made: 0 is off, and a copy that asks for it takes plain
+    memory."""
+    memory = record.outcome.engine.memory if record.outcome.engine else None
+    unused = memory is not None and memory.pinned_pool_bytes and memory.pinned_bytes == 0
+    return ["--pinned-memory-pool-byte-size=0"] if unused else []
 
 
 def _cache_arguments(spec: Spec) -> list[str]:
