@@ -125,6 +125,6 @@ async def asked_twice(root: Path, batches: list[int]) -> tuple[str, list[Tensors
     options = (f"--cache-config=local,size={64 << 20}", f"--cache-directory={caches}")
     async with (TritonServer(root, models=(MODEL, MODEL + COMPUTED), gpus=(0,), ready_seconds=300,
                              options=options) as server, Channels(server.grpc_url) as channels):
-        answers = [decode(await channels.call(encode(MODEL, images(batch, seed=batch)).payload, 60.0))
-                   for batch in batches]
+        answers: list[Tensors] = [
+            decode(await channels.call(encode(MODEL, images(batch, seed=batch)).payload, 60.0)) for batch in batches]
         return await server.metrics(), answers

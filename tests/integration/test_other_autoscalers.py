@@ -137,9 +137,9 @@ async def test_it_leaves_a_model_alone_that_the_operator_scales(
 
 @pytest.fixture
 async def keda_installed(kube: KubeClient) -> AsyncIterator[None]:
-    await keda.install(kube)
+    await keda.OF_SCALED_OBJECTS.install(kube)
     yield
-    await keda.uninstall(kube)
+    await keda.OF_SCALED_OBJECTS.uninstall(kube)
 
 
 async def test_keda_admits_the_scaled_object(keda_installed: None, control_plane: Path, namespace: str) -> None:

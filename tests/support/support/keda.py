@@ -8,14 +8,19 @@ from enginewright.clients.resources import Resource
 from support.definitions import Definitions
 
 SCALED_OBJECT: Final = Resource("keda.sh/v1alpha1", "ScaledObject", "scaledobjects")
-# All that its operator watches.
-_KINDS: Final = (
-    SCALED_OBJECT,
+# What else its operator watches.
+_WATCHED: Final = (
     Resource("keda.sh/v1alpha1", "ScaledJob", "scaledjobs"),
     Resource("keda.sh/v1alpha1", "TriggerAuthentication", "triggerauthentications"),
     Resource("keda.sh/v1alpha1", "ClusterTriggerAuthentication", "clustertriggerauthentications"),
     Resource("eventing.keda.sh/v1alpha1", "CloudEventSource", "cloudeventsources"),
     Resource("eventing.keda.sh/v1alpha1", "ClusterCloudEventSource", "clustercloudeventsources"),
 )
-_DEFINITIONS: Final = Definitions("keda", "github.com/kedacore/keda/v2", "config/crd/bases", _KINDS)
-install, uninstall = _DEFINITIONS.install, _DEFINITIONS.uninstall
+
+
+def definitions(*kinds: Resource) -> Definitions:
+    return Definitions("keda", "github.com/kedacore/keda/v2", "config/crd/bases", kinds)
+
+
+OF_SCALED_OBJECTS: Final = definitions(SCALED_OBJECT)
+ALL: Final = definitions(SCALED_OBJECT, *_WATCHED)
