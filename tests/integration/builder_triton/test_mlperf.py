@@ -94,11 +94,16 @@ def check_value(scenario: str, value: float, told: dict[str, str]) -> None:
         assert value == pytest.approx(float(found[0]) * unit, rel=1e-3)
 
 
+# Of a run that went faster than LoadGen was told to expect. On a busy machine a pilot is slow; the run is made again.
+FASTER = "Ran out of generated queries"
+
+
 def check_rules(folder: Path) -> None:
     """Durations and counts apart, a short run is judged by the rules that LoadGen carries."""
     entries = [json.loads(line.removeprefix(":::MLLOG ")) for line in (folder / DETAIL).read_text().splitlines()]
     said = {entry["key"]: entry["value"] for entry in entries}
-    assert not [entry for entry in entries if entry["metadata"]["is_error"]]
+    problems = [entry["value"] for entry in entries if entry["metadata"]["is_error"]]
+    assert [one for one in problems if FASTER not in one] == []
     assert said["effective_min_duration_ms"] == 500
     if said["effective_scenario"] == MULTI_STREAM:
         assert (said["effective_min_query_count"], said["effective_target_latency_percentile"],
