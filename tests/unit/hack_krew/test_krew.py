@@ -150,6 +150,8 @@ def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:
     package = home / "lib" / "enginewright" / "plugin"
     package.mkdir(parents=True)
     path.mkdir()
+    for folder in (package.parent, package):  # without these an installed package of the name would come first
+        (folder / "__init__.py").touch()
     (package / "__main__.py").write_text("import sys; print('here', *sys.argv[1:])")
     launcher = Path(shutil.copy(KREW / "kubectl-optimisedmodel", home))
     (path / "kubectl-optimisedmodel").symlink_to(launcher)
