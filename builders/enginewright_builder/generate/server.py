@@ -159,7 +159,8 @@ class Vllm(ABC):
             if (status := self._status()) is not None:  # its port may be another server's
                 raise self._failure(f"vLLM ended with status {status}")
             now = time.monotonic()
-            failed = min(failed, now) if ENGINE_FAILED in self._log() else math.inf
+            if ENGINE_FAILED in self._log():
+                failed = min(failed, now)
             if now - failed > FAILED_SECONDS:
                 raise self._failure("vLLM's engine failed, and vLLM did not end")
             if now - began > self.ready_seconds:
