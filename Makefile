@@ -64,6 +64,10 @@ test-image-vllm: venv deps ## Build vLLM's image and serve a small model in it, 
 test-keda: venv deps ## KEDA's own operator scales a model by the example: builds KEDA first, a quarter of an hour and 2 GB of modules
 	KEDA_BINARIES="$$(hack/dev/keda.sh)" $(VENV)/bin/pytest -q tests/keda
 
+.PHONY: test-kserve
+test-kserve: venv deps ## KServe's own manager serves an exported engine on the local node: builds the manager first, some minutes and 2 GB of modules
+	KSERVE_MANAGER="$$(hack/dev/kserve.sh)" $(VENV)/bin/pytest -q tests/kserve
+
 .PHONY: e2e-rollout
 e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
 	PYTHONPATH=studies:hack $(VENV)/bin/python -m rollouts $(ARGS)
@@ -85,8 +89,8 @@ gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into d
 	PYTHONPATH=studies:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
 .PHONY: language-gate-study
-language-gate-study: $(if $(filter gpu,$(ACCELERATOR)),,venv) ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120; ACCELERATOR=gpu where carry-llm.sh's parts lie)
-	PYTHONPATH=studies:hack:builders:tests/support:$$PYTHONPATH $(if $(filter gpu,$(ACCELERATOR)),python3,$(VENV)/bin/python) -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120) \
+language-gate-study: $(if $(filter gpu,$(ACCELERATOR)),,venv) ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120; ACCELERATOR=gpu where carry-llm.sh's parts lie; ARGS="--after FILE" adds to an earlier run's)
+	PYTHONPATH=studies:hack:builders:tests/support:$$PYTHONPATH $(if $(filter gpu,$(ACCELERATOR)),python3,$(VENV)/bin/python) -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120) $(ARGS) \
 	  $(if $(filter gpu,$(ACCELERATOR)),--accelerator gpu --model $(or $(INPUTS_LLM),/tmp/bench-llm)/models/smollm2 --output build/bench/language-gate-gpu.json)
 
 .PHONY: scaling-study

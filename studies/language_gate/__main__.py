@@ -29,6 +29,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "docs" / "benchmarks" / "language-gate.json"
 # Each side has as many trials at most for each that is to count.
 MOST = 2
+SIDES = ("broken", "sound")
+# What runs must have in common to be counted together, and their device.
+OF_STUDY = ("model", "bars", "tokens", "population", "versions")
 _SHARED = ServerArguments(dtype="bfloat16", max_model_len=512, enforce_eager=True, prefix_caching=False)
 SERVERS = {"cpu": dataclasses.replace(_SHARED, cache_gib=1, threads=1),
            "gpu": dataclasses.replace(_SHARED, memory_share=0.3)}
@@ -40,6 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=200, help="models of each side (default %(default)s)")
     parser.add_argument("--minutes", type=float, default=120.0, help="end after so many (default %(default)s)")
     parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--after", type=Path, metavar="FILE", help="go on where the trials of FILE ended, which an "
+                                                                   "earlier run wrote, and count them too")
     parser.add_argument("--accelerator", default="cpu", choices=sorted(SERVERS),
                         help="on a GPU ENGINEWRIGHT_VLLM names the folder of a vLLM for it, and --model the model's")
     parser.add_argument("--model", type=Path, help="folder of SmolLM2 (default: hack/dev/smollm2.sh makes one)")
@@ -57,20 +62,23 @@ def main(words: Sequence[str] | None = None) -> int:
 
 async def _run(options: argparse.Namespace) -> dict[str, Any]:
     """What it found so far is in ``output`` after each trial of both sides."""
-    count, seconds = options.count, 60 * options.minutes
+    seconds = 60 * options.minutes
+    earlier: dict[str, Any] = json.loads(options.after.read_text()) if options.after else {}
+    first = min((earlier[side]["tried"] for side in SIDES if earlier), default=0)
+    count = options.count - min((earlier[side]["counted"] for side in SIDES if earlier), default=0)
     model, machine = options.model or smollm2(), hardware() if options.accelerator == "gpu" else processor()
     begin, result = time.monotonic(), dict[str, Any]()
     with tempfile.TemporaryDirectory(prefix="language-gate-") as folder:
         async with Reloading(model, SERVERS[options.accelerator]) as server, Client(server.http_url) as client:
             bench = Bench(server=server, client=client, model=model, weights=weights(model),
                           folder=Path(folder) / "model", reference=await Reference.of(client))
-            trials: dict[str, list[Trial]] = {"broken": [], "sound": []}
-            for index in range(MOST * count):
-                for side, run in (("broken", bench.broken), ("sound", bench.sound)):
+            trials: dict[str, list[Trial]] = {side: [] for side in SIDES}
+            for index in range(first, first + MOST * count):
+                for side, run in zip(SIDES, (bench.broken, bench.sound), strict=True):
                     if _counted(trials[side]) < count:
                         trials[side].append(await run(index))
                         sys.stderr.write(f"{time.monotonic() - begin:6.0f} s {trials[side][-1]}\n")
-                result = _result(trials, machine, server.version, time.monotonic() - begin)
+                result = added(earlier, _result(trials, machine, server.version, time.monotonic() - begin))
                 _keep(options.output, result)
                 if time.monotonic() - begin > seconds or all(_counted(one) >= count for one in trials.values()):
                     break
@@ -90,6 +98,26 @@ def _result(trials: Mapping[str, Sequence[Trial]], machine: Mapping[str, Any], v
             "tokens": MAX_TOKENS, "population": POPULATION,
             "hardware": machine, "versions": {"vllm": version},
             "seconds": round(seconds), **{side: tally(one) for side, one in trials.items()}}
+
+
+def added(earlier: Mapping[str, Any], result: Mapping[str, Any]) -> dict[str, Any]:
+    """``result`` with the counts of ``earlier``. Raises :class:`ValueError` where the two are not of one study."""
+    if not earlier:
+        return dict(result)
+    device = "gpu" if "gpu" in result["hardware"] else "cpu"
+    for field, before, now in [*((field, earlier[field], result[field]) for field in OF_STUDY),
+                               (device, earlier["hardware"].get(device), result["hardware"][device])]:
+        if before != now:
+            raise ValueError(f"{field}: {before} in the earlier run, {now} in this one")
+    return {**result, "command": f'{earlier["command"]}; {result["command"]} ARGS="--after …"',
+            "seconds": earlier["seconds"] + result["seconds"],
+            **{side: _sum(earlier[side], result[side]) for side in SIDES}}
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, Mapping):
+        return {**one, **{key: _sum(one[key], value) if key in one else value for key, value in other.items()}}
+    return one + other
 
 
 def _counted(trials: Sequence[Trial]) -> int:

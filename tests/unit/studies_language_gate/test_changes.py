@@ -84,3 +84,22 @@ def test_a_tally_counts_by_kind_and_tells_what_was_left_out() -> None:
     assert found["kinds"] == {"clipped": {"counted": 1, "passed": 1}, "noise": {"counted": 1, "passed": 0}}
     assert found["left_out"] == {"clipped": 1, "noise": 1}
     assert len({str(one) for one in prompts()}) == len(prompts()) >= POPULATION + max(count for _, count in BARS)
+
+
+def test_a_further_run_adds_to_an_earlier_one_of_the_same_study() -> None:
+    from language_gate.__main__ import added
+
+    def run(gpu: str, kind: str, counted: int) -> dict[str, Any]:
+        side = {"counted": counted, "passed": 0, "tried": counted + 1, "left_out": {}, "passed_without_effect": 1,
+                "kinds": {kind: {"counted": counted, "passed": 0}}, "tolerances": {"0.1": counted}}
+        return {"command": "make study", "model": "m", "bars": [], "tokens": 8, "population": 150,
+                "hardware": {"gpu": gpu}, "versions": {"vllm": "1"}, "seconds": 60, "broken": side, "sound": side}
+
+    earlier = run("H200", "noise", 3)
+    assert added({}, earlier) == earlier
+    found = added(earlier, run("H200", "clipped", 4))
+    assert (found["seconds"], found["broken"]["counted"], found["broken"]["tried"]) == (120, 7, 9)
+    assert found["sound"]["kinds"] == {"noise": {"counted": 3, "passed": 0}, "clipped": {"counted": 4, "passed": 0}}
+    assert found["sound"]["tolerances"] == {"0.1": 7}
+    with pytest.raises(ValueError, match="gpu: H200 in the earlier run, A100 in this one"):
+        added(earlier, run("A100", "noise", 4))
