@@ -20,6 +20,8 @@ from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.model_config import DATATYPES
 
 TRANSPORTS = ("grpc", "system-shared-memory", "cuda-shared-memory")
+# Of the time of a request, by Triton's statistics. The first is from its arrival to its answer, the others are within.
+PARTS = ("success", "queue", "compute_input", "compute_infer", "compute_output")
 
 
 class Client:
@@ -46,6 +48,12 @@ class Client:
             return triton.InferResult(service_pb2.ModelInferResponse.FromString(self._last)).as_numpy(name)
         like = self._outputs[name]
         return self._shared().get_contents_as_numpy(self._regions[f"out-{name}"], like.dtype, list(like.shape))
+
+    def spent(self) -> tuple[int, dict[str, int]]:
+        """How many requests the server has answered, and the nanoseconds that these took in each of :data:`PARTS`."""
+        (model,) = self._client.get_inference_statistics(self._model).model_stats
+        found = model.inference_stats
+        return found.success.count, {name: getattr(found, name).ns for name in PARTS}
 
     def close(self) -> None:
         if self._transport != "grpc":

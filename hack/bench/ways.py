@@ -29,7 +29,7 @@ import numpy as np
 
 from bench import run
 from bench.machine import hardware, versions
-from bench.transports import TRANSPORTS, Client
+from bench.transports import PARTS, TRANSPORTS, Client
 from bench.zoo import Entry, entries
 from enginewright_builder.contract import DeviceRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact, BatchRange, Rung, Runner
@@ -53,6 +53,8 @@ BACKENDS = ("python", "tensorrt")
 BASELINES = ("eager-fp32", "eager-fp16", "compile-fp16")
 WAYS = (*BACKENDS, *BASELINES)
 READY_SECONDS = 300.0
+# As Client.spent gives it.
+Spent = tuple[int, Mapping[str, int]]
 
 
 def main() -> int:
@@ -173,14 +175,26 @@ def timed(url: str, transport: str, request: Tensors, expected: Tensors) -> dict
         while time.perf_counter() - begin < WARMUP_SECONDS:
             client.ask()
         cosine = min(_cosine(client.answer(name), expected[name]) for name in expected)
+        if cosine < LEAST_COSINE:
+            raise ValueError(f"by {transport} the answers' cosine with the source's is {cosine:.4f}")
+        so_far = client.spent()
         times, begin = [], time.perf_counter()
         while (before := time.perf_counter()) - begin < SECONDS:
             client.ask()
             times.append((time.perf_counter() - before) * 1e3)
-    if cosine < LEAST_COSINE:
-        raise ValueError(f"by {transport} the answers' cosine with the source's is {cosine:.4f}")
+        layers = where_it_went(so_far, client.spent(), times)
     return {"p50_ms": round(float(np.median(times)), 4), "p99_ms": round(float(np.percentile(times, 99)), 4),
-            "requests": len(times), "cosine": round(cosine, 6)}
+            "requests": len(times), "cosine": round(cosine, 6), "layers_ms": layers}
+
+
+def where_it_went(before: Spent, after: Spent, times: Sequence[float]) -> dict[str, float]:
+    """Mean milliseconds of a request in each part of the server, ``server`` in all of it, and ``outside``: the client,
+    gRPC and the way between them."""
+    count = after[0] - before[0]
+    mean = {name: (after[1][name] - before[1][name]) / count / 1e6 for name in PARTS}
+    server = mean.pop(PARTS[0])
+    return {name: round(value, 4) for name, value in
+            {**mean, "server": server, "outside": float(np.mean(times)) - server}.items()}
 
 
 def _cosine(one: Any, other: Any) -> float:

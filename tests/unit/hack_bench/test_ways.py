@@ -1,6 +1,7 @@
 """The comparison of ways to serve, with a real tritonserver on the CPU: what needs no GPU of it."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_a_pytorch_baseline_answers_by_message_and_by_shared_memory(tmp_path: Pa
     ways.baseline_way(artifact, tmp_path / "program.pt2", "eager-fp32", 4, gpus=())(tmp_path / "served")
     request, expected = {"x": x}, {"y": module(torch.from_numpy(x)).detach().numpy()}
 
-    async def served() -> list[dict[str, float]]:
+    async def served() -> list[dict[str, Any]]:
         async with TritonServer(tmp_path / "served", models=(ways.MODEL,)) as server:
             return [ways.timed(server.grpc_url, name, request, expected)
                     for name in ("grpc", "system-shared-memory")]
@@ -35,6 +36,10 @@ def test_a_pytorch_baseline_answers_by_message_and_by_shared_memory(tmp_path: Pa
     for row in run_on_time(served()):
         assert row["cosine"] == pytest.approx(1.0)
         assert row["requests"] > 0
+        layers = row["layers_ms"]
+        within = sum(layers[name] for name in ("queue", "compute_input", "compute_infer", "compute_output"))
+        assert 0 < layers["compute_infer"] <= within <= layers["server"]
+        assert layers["outside"] > 0
 
 
 def test_a_way_that_answers_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
