@@ -112,10 +112,22 @@ class Kube:
         return subprocess.Popen(command, text=True, **options)
 
     def upgrade_install(self, release: str, namespace: str, chart: Path, values: dict[str, Any]) -> None:
+        self._end_what_was_interrupted(release, namespace)
         # A CRD that an older demo applied by itself has no owner yet.
         command = ("upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace",
                    "--take-ownership", "--wait", "--timeout", "180s", "--values", "-")
         run(self.helm, f"--kubeconfig={self.kubeconfig}", *command, stdin=json.dumps(values).encode(), timeout=240)
+
+    def _end_what_was_interrupted(self, release: str, namespace: str) -> None:
+        """Helm refuses to go on where an earlier call of it was stopped in the middle, as by Ctrl-C: a first
+        installation goes, and an upgrade goes back."""
+        found = json.loads(run(self.helm, f"--kubeconfig={self.kubeconfig}", "list", "--pending", "--namespace",
+                               namespace, "--filter", f"^{release}$", "--output", "json"))
+        for one in found:
+            if one["status"] == "pending-install":
+                self.uninstall(release, namespace)
+            else:
+                run(self.helm, f"--kubeconfig={self.kubeconfig}", "rollback", release, "-n", namespace)
 
     def uninstall(self, release: str, namespace: str) -> None:
         run(self.helm, f"--kubeconfig={self.kubeconfig}", "uninstall", release, "-n", namespace, "--ignore-not-found")

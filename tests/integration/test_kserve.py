@@ -89,7 +89,7 @@ async def _is_a_pod(models: Models, runtime: dict[str, Any], service: dict[str, 
     body["metadata"] |= {kind: predictor[kind] for kind in ("labels", "annotations") if kind in predictor}
     query = {"dryRun": "All", "fieldValidation": "Strict"}
     made = await models.kube._json("create", POD, POD.path(models.namespace), query=query, body=body)
-    assert [one["name"] for one in made["spec"]["initContainers"]] == ["verify"]
+    assert [one["name"] for one in made["spec"]["initContainers"]] == ["storage-initializer"]
 
 
 async def test_what_is_not_exported(operator: Operator, models: Models, kubelet: FakeKubelet, plugin: Plugin) -> None:

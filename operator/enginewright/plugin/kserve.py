@@ -3,7 +3,10 @@
 Both are made of the revision's Deployment in the cluster, so that images, arguments, resources, volumes and the check
 of the engine are those of its replicas. The server is a ServingRuntime's container and not the predictor's own: KServe
 fills in that one's resources with limits of its own (KServe 0.20, setResourceRequirementDefaults). The runtime is named
-as the revision, so that none is called as one of KServe's, whose arguments KServe changes by name.
+as the revision, so that none is called as one of KServe's, whose arguments KServe changes by name. The container that
+fetches the engine and checks it has the name of KServe's own that does this: KServe adds none where there is one, and
+shows how it ended. An InferenceService without a storageUri is to KServe one of many models, whose agent it adds to the
+pod (IsMMSPredictor).
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from typing import Any, Final
 import yaml
 
 from enginewright.core import labels
+from enginewright.core.manifests.deployment import STORE_VOLUME
+from enginewright.core.request import STORE_PATH
+from enginewright.core.spec.base import in_bucket
 from enginewright.core.spec.pod_template_rules import RESERVED_KEYS
 from enginewright.plugin.wishes import WishError
 
 GROUP: Final = "serving.kserve.io"
-# By KServe's rules: the container that serves, and the one that it takes for a transformer.
-SERVES, TRANSFORMS = "kserve-container", "transformer-container"
+# By KServe's rules: the containers that serve, that it takes for a transformer, and that fetch models.
+SERVES, TRANSFORMS, FETCHES = "kserve-container", "transformer-container", "storage-initializer"
 FORMAT: Final = "triton"
 # Parts of a pod that the runtime holds; the InferenceService holds all others.
 OF_RUNTIME: Final = ("containers", "volumes")
@@ -75,6 +81,8 @@ def _inference_service(deployment: Object, pod: Object) -> JSON:
     name = service_name(_model(deployment))
     spec, template = deployment["spec"], deployment["spec"]["template"]["metadata"]
     rest = {key: value for key, value in pod.items() if key not in OF_RUNTIME}
+    rest["initContainers"] = [{**one, "name": FETCHES} if one["name"] == labels.CONTAINER_VERIFY else one
+                              for one in pod["initContainers"]]
     if spreads := pod.get("topologySpreadConstraints"):
         rest["topologySpreadConstraints"] = [_of_service(one, deployment, name) for one in spreads]
     kept = {kind: found for kind in ("labels", "annotations") if (found := _of_user(template.get(kind) or {}))}
@@ -88,7 +96,7 @@ def _inference_service(deployment: Object, pod: Object) -> JSON:
         "metadata": metadata,
         "spec": {"predictor": {
             "model": {"modelFormat": {"name": FORMAT}, "runtime": deployment["metadata"]["name"],
-                      "protocolVersion": "v2"},
+                      "protocolVersion": "v2", "storageUri": _engine_uri(deployment)},
             "minReplicas": replicas,
             "maxReplicas": replicas,
             "deploymentStrategy": spec["strategy"],
@@ -96,6 +104,20 @@ def _inference_service(deployment: Object, pod: Object) -> JSON:
             **rest,
         }},
     }
+
+
+def _engine_uri(deployment: Object) -> str:
+    """Where the engine lies: in a bucket, or on the volume of a claim. Raises :class:`WishError`."""
+    pod, meta = deployment["spec"]["template"]["spec"], deployment["metadata"]
+    arguments = next(one["args"] for one in pod["initContainers"] if one["name"] == labels.CONTAINER_VERIFY)
+    if labels.VERIFY_FROM not in arguments:
+        raise WishError(f"Deployment {meta['name']} was made by an earlier release and does not say where its engine "
+                        "lies; export the next revision")
+    source = arguments[arguments.index(labels.VERIFY_FROM) + 1]
+    if in_bucket(source):
+        return f"{source.rstrip('/')}/{meta['annotations'][labels.FINGERPRINT_FULL]}"
+    (volume,) = (one for one in pod["volumes"] if one["name"] == STORE_VOLUME)
+    return f"pvc://{volume['persistentVolumeClaim']['claimName']}{source.removeprefix(STORE_PATH)}"
 
 
 def _metadata(deployment: Object, name: str) -> JSON:
@@ -130,7 +152,7 @@ def _check(deployment: Object) -> None:
     names = {one["name"] for one in (*(pod.get("initContainers") or ()), *pod["containers"])}
     if missing := {labels.CONTAINER_VERIFY, labels.CONTAINER_SERVER} - names:
         raise WishError(f"Deployment {name} has no container {', '.join(sorted(missing))}")
-    if taken := names & {SERVES, TRANSFORMS}:
+    if taken := names & {SERVES, TRANSFORMS, FETCHES}:
         raise WishError(f"spec.serving.podTemplate.spec.containers: {', '.join(sorted(taken))} is a name that KServe "
                         "gives a meaning of its own; give the container another one")
     own = deployment["spec"]["selector"]

@@ -30,11 +30,14 @@ class Definitions:
     folder: str
     kinds: tuple[Resource, ...]
 
-    def read(self) -> list[dict[str, Any]]:
+    def module_folder(self) -> Path:
         command = (toolchain.find_go(), "mod", "download", "-json", self.module)
         done = subprocess.run(command, cwd=GO_MODULES / self.pinned, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr + done.stdout
-        folder = Path(json.loads(done.stdout)["Dir"]) / self.folder
+        return Path(json.loads(done.stdout)["Dir"])
+
+    def read(self) -> list[dict[str, Any]]:
+        folder = self.module_folder() / self.folder
         files = [folder / f"{_group(kind)}_{kind.plural}.yaml" for kind in self.kinds]
         return [yaml.load(file.read_bytes(), yaml.CSafeLoader) for file in files]
 

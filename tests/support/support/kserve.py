@@ -11,8 +11,8 @@ from support.definitions import Definitions
 SERVING_RUNTIME: Final = Resource("serving.kserve.io/v1alpha1", "ServingRuntime", "servingruntimes")
 INFERENCE_SERVICE: Final = Resource("serving.kserve.io/v1beta1", "InferenceService", "inferenceservices")
 KINDS: Final = (SERVING_RUNTIME, INFERENCE_SERVICE)
-_DEFINITIONS: Final = Definitions("kserve", "github.com/kserve/kserve", "config/crd/full", KINDS)
-install, uninstall = _DEFINITIONS.install, _DEFINITIONS.uninstall
+DEFINITIONS: Final = Definitions("kserve", "github.com/kserve/kserve", "config/crd/full", KINDS)
+install, uninstall = DEFINITIONS.install, DEFINITIONS.uninstall
 # Of a predictor, those that are no part of a pod.
 EXTENSIONS: Final = ("model", "minReplicas", "maxReplicas", "deploymentStrategy", "labels", "annotations")
 

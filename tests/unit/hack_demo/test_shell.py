@@ -53,6 +53,20 @@ def test_kubectl_asks_again_while_etcd_waits_for_its_disk(verb: str, late: int, 
     assert len(calls.read_text().splitlines()) == asked
 
 
+@pytest.mark.parametrize(("status", "first"), [
+    (None, []), ("pending-install", ["uninstall"]), ("pending-upgrade", ["rollback"]),
+    ("pending-rollback", ["rollback"])])
+def test_helm_goes_on_after_an_interrupted_call(status: str | None, first: list[str], tmp_path: Path) -> None:
+    """As `helm list --pending` says: the words are Helm's."""
+    helm, calls = tmp_path / "helm", tmp_path / "calls"
+    pending = [] if status is None else [{"name": "enginewright", "status": status}]
+    helm.write_text(f"#!/bin/sh\necho $2 >> {calls}\n[ $2 != list ] || echo '{json.dumps(pending)}'\n")
+    helm.chmod(0o755)
+    kube = shell.Kube(kubectl="kubectl", kubeconfig="k", helm=str(helm))
+    kube.upgrade_install("enginewright", "system", tmp_path, {})
+    assert calls.read_text().split() == ["list", *first, "upgrade"]
+
+
 def test_a_namespace_enforces_the_strictest_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[Any] = []
 

@@ -44,6 +44,8 @@ def test_the_pod_is_the_replicas_own(name: str, raw: Raw) -> None:
     own["containers"] = [one for one in own["containers"] if one["name"] != labels.CONTAINER_QUALITY]
     own["volumes"] = [one for one in own["volumes"] if one["name"] != labels.VOLUME_CAPTURE_KEYS]
     own["containers"][0]["name"] = "kserve-container"
+    (verify,) = (one for one in own["initContainers"] if one["name"] == labels.CONTAINER_VERIFY)
+    verify["name"] = "storage-initializer"
     own["topologySpreadConstraints"][0]["labelSelector"] = {
         "matchLabels": {"serving.kserve.io/inferenceservice": f"{name}-kserve"}}
     assert pod == own
@@ -57,6 +59,16 @@ def test_nothing_of_the_operator_selects_these_pods(name: str, raw: Raw) -> None
         predictor = manifest["spec"].get("predictor", {})
         assert not [key for key in predictor.get("labels", {}) if key.startswith(("app.kubernetes.io/", labels.GROUP))]
         assert "ownerReferences" not in manifest["metadata"], "it outlives the model"
+
+
+@pytest.mark.parametrize(("store", "wanted"), [
+    ("pvc://engines", "pvc://engines/"), ("pvc://engines/of/us", "pvc://engines/of/us/"),
+    ("s3://bucket/engines", "s3://bucket/engines/")])
+def test_kserve_reads_where_the_engine_lies(store: str, wanted: str) -> None:
+    """Without that, it takes the service for one of many models, and adds its agent to the pod."""
+    deployment = deployment_of(store={"uri": store})
+    fingerprint = deployment["metadata"]["annotations"][labels.FINGERPRINT_FULL]
+    assert manifests(deployment)[1]["spec"]["predictor"]["model"]["storageUri"] == f"{wanted}{fingerprint}"
 
 
 @pytest.mark.parametrize(("running", "wanted"), [(None, 1), (0, 1), (3, 3)])
@@ -110,6 +122,11 @@ def _unverified(deployment: JSON) -> None:
     del deployment["spec"]["template"]["spec"]["initContainers"]
 
 
+def _of_an_earlier_release(deployment: JSON) -> None:
+    (verify,) = deployment["spec"]["template"]["spec"]["initContainers"]
+    del verify["args"][verify["args"].index(labels.VERIFY_FROM):]
+
+
 def _named(name: str) -> Callable[[JSON], None]:
     def change(deployment: JSON) -> None:
         deployment["spec"]["template"]["spec"]["containers"].append({"name": name, "image": "a"})
@@ -136,6 +153,8 @@ def _apart(kind: str) -> Callable[[JSON], None]:
 
 @pytest.mark.parametrize(("change", "said"), [
     (_unverified, "has no container verify"),
+    (_of_an_earlier_release, "made by an earlier release"),
+    (_named("storage-initializer"), "storage-initializer is a name"),
     (_named("kserve-container"), r"spec\.serving\.podTemplate\.spec\.containers: kserve-container is a name"),
     (_named("transformer-container"), "transformer-container is a name"),
     (_spread({"matchLabels": {labels.MODEL: "minilm"}}), r"Constraints selects pods by enginewright\.io/"),
