@@ -60,16 +60,17 @@ NODE_PROGRAMS = (
     "remove-pods",
 )
 KUBERNETES = Program("kubernetes", names=NODE_PROGRAMS, version_of="k8s.io/kubernetes")
-# Of one module with Kubernetes: most packages of theirs are packages of its, which so are compiled once.
+# Of one module with Kubernetes, as the registry and the engine of network policies below: most packages of theirs are
+# packages of its, which so are compiled once.
 HELM = Program("helm", "kubernetes", "helm.sh/helm/v3/cmd/helm", version_of="helm.sh/helm/v3")
 COREDNS = Program("coredns", "kubernetes", "./coredns")
 PAUSE = Program("pause")
 # An object store that speaks S3, for tests.
 VERSITYGW = Program("versitygw", package="github.com/versity/versitygw/cmd/versitygw")
 # A registry of images and artifacts, for tests.
-REGISTRY = Program("registry", package="github.com/distribution/distribution/v3/cmd/registry")
+REGISTRY = Program("registry", "kubernetes", "./registry")
 # Enforces NetworkPolicies between network namespaces, for tests: the local cluster's network plug-in enforces none.
-NETWORK_POLICIES = Program("network-policies")
+NETWORK_POLICIES = Program("network-policies", "kubernetes", "./network-policies")
 PROGRAMS = (KUBERNETES, HELM, COREDNS, PAUSE, VERSITYGW, REGISTRY, NETWORK_POLICIES)
 
 
