@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from support.markers import may_choose
 
 # Before NumPy and PyTorch are imported. Matrices are small here, and threads that wait for a second core beside another
 # worker spin. The builder's program sets the policy as well.
@@ -24,18 +25,13 @@ settings.register_profile("fuzz", deadline=None, derandomize=False, max_examples
 settings.load_profile("enginewright")
 
 
-# A line that marks all tests of a file.
-MARKED = re.compile(r"^pytestmark = .*pytest\.mark\.(torch|triton)\b", re.MULTILINE)
-
-
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Files all of which ``-m "not torch and …"`` leaves out are not imported: PyTorch takes seconds and half a
-    gigabyte of each worker."""
+    """Files of which ``-m`` can choose no test are not imported: PyTorch alone takes seconds and half a gigabyte of
+    each worker."""
     wanted = str(config.option.markexpr)
-    if collection_path.suffix != ".py" or not re.fullmatch(r"not \w+( and not \w+)*", wanted):
+    if not wanted or not collection_path.match("test_*.py"):
         return None
-    found = MARKED.search(collection_path.read_text())
-    return True if found and f"not {found[1]}" in wanted.split(" and ") else None
+    return None if may_choose(wanted, collection_path, Path(__file__).parent) else True
 
 
 def pytest_collection_finish() -> None:
