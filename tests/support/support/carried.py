@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import json
 import os
@@ -56,6 +57,7 @@ def required(packages: Iterable[str]) -> set[str]:
             if found & {canonicalize_name(owner) for owner in owners}}
 
 
+@functools.cache
 def file_of(module: str) -> Path | None:
     """Of a module of this repository."""
     paths = (place.joinpath(*module.split(".")) for place in PLACES)
@@ -70,11 +72,16 @@ def reached(roots: Iterable[str]) -> dict[str, set[str]]:
         module = waiting.pop()
         if module in found or (file := file_of(module)) is None:
             continue
-        found[module] = set(_imports(ast.parse(file.read_text())))
+        found[module] = set(_imported_by(file))
         for name in (module, *found[module]):
             parts = name.split(".")
             waiting += [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
     return found
+
+
+@functools.cache
+def _imported_by(file: Path) -> frozenset[str]:
+    return frozenset(_imports(ast.parse(file.read_text())))
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
@@ -87,10 +94,18 @@ def _imports(tree: ast.Module) -> Iterator[str]:
                 raise ValueError(f"line {node.lineno}: write the module's whole name")
             yield node.module
             yield from (name for alias in node.names if file_of(name := f"{node.module}.{alias.name}"))
-        elif isinstance(node, ast.Call) and "import_module" in ast.unparse(node.func):
+        elif isinstance(node, ast.Call) and "import_module" in _called(node.func):
             yield ast.literal_eval(node.args[0])
         elif isinstance(node, ast.Constant) and _is_module(node.value):
             yield node.value
+
+
+def _called(function: ast.expr) -> str:
+    """The last name of what is called."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
 
 
 def _is_module(value: object) -> TypeGuard[str]:
