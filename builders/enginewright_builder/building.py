@@ -40,6 +40,7 @@ from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
+from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
@@ -59,7 +60,7 @@ CALIBRATION_STEPS, EXPORT_STEPS, SMOKE_STEPS = 8, 3, 8
 class Prepared:
     """The source model opened, its data as batches, its ONNX checked. ``max_batch_size`` is how many samples one call
     may hold: 1 for a model that takes no batches, whose samples are whole calls, or sequences of them. ``settled`` is
-    how requests of different length are joined."""
+    how requests of different length are joined, ``weights`` what the graph has of them."""
 
     source: SourceModel
     exported: ExportedModel
@@ -68,6 +69,7 @@ class Prepared:
     metric: str | Metric
     max_batch_size: int
     settled: Settled = field(default_factory=Settled)
+    weights: Weights = field(default_factory=Weights)
     drifts: DriftTables = field(default_factory=DriftTables)
 
 
@@ -137,7 +139,8 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         candidates=climbed.candidates, accuracy=accuracy_evidence(request, climbed, prepared.evaluation),
         reference=reference_figures(prepared.source.name, climbed), hardware=hardware(request.device),
         figures=tuple(figures), counted=count(request, prepared.exported, samples[0], figures, budget),
-        drift=prepared.drifts.reports, notes=(*resolved.notes, *prepared.source.notes, *tried.settled.notes),
+        drift=prepared.drifts.reports,
+        notes=(*resolved.notes, *prepared.source.notes, *prepared.weights.notes, *tried.settled.notes),
         requests=tuple(map(keeper.tensors, samples)), warmup=keeper.tensors(prepared.evaluation.request(1)),
         cases=tuple(map(keeper.case, tried.cases)), mixed=tuple(map(keeper.case, tried.mixed)),
         joined=tried.settled.joined, not_apart=not_apart(
@@ -205,8 +208,11 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         exported = export_model(in_tokens(source), scratch / "export", taken)
         exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
+    weights = weights_of(exported.path)
+    for note in weights.notes:
+        steps.tracker.note(note)
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
-                    metric=metric, max_batch_size=largest, settled=settled)
+                    metric=metric, max_batch_size=largest, settled=settled, weights=weights)
 
 
 def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Resolved, prepared: Prepared,
@@ -220,7 +226,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
                                max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
                                example=take(prepared.evaluation.typical), source=in_tokens(prepared.source),
                                located=resolved.located, stated=without_texts(request.interface),
-                               joined=prepared.settled.joined,
+                               joined=prepared.settled.joined, weights=prepared.weights,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)

@@ -15,6 +15,7 @@ from enginewright_builder.contract import DeviceRequest, Interface, RuntimeReque
 from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.measure.layers import Folded
 from enginewright_builder.models.base import SourceModel
+from enginewright_builder.onnx_weights import Weights
 from enginewright_builder.sources.formats import Located
 from enginewright_builder.tensors import Call, Tensors
 
@@ -117,7 +118,8 @@ class BuildContext:
     ``timing_caches`` is a folder of the store that outlives the build, for what TensorRT measured and the graphs that
     it builds from; None without a store; what lies there counts with a MAC of ``keys``, where there are any.
     ``joined``: requests of different length are to run together. ``keep_precise`` names ONNX nodes that a lower
-    precision has to leave as they are. ``shelf`` is None where builds share nothing. ``time_left`` are the seconds
+    precision has to leave as they are. ``weights`` is what the exported graph has of them, None before it is known.
+    ``shelf`` is None where builds share nothing. ``time_left`` are the seconds
     until a trial is to stop: what can be stopped then stops, and raises :class:`OutOfTimeError`.
     """
 
@@ -134,6 +136,7 @@ class BuildContext:
     stated: Interface | None = None
     timing_caches: Path | None = None
     keep_precise: tuple[str, ...] = ()
+    weights: Weights | None = None
     shelf: Shelf | None = None
     keys: Keys | None = None
     joined: Joined | None = None

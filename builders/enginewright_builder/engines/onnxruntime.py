@@ -1,5 +1,5 @@
-"""ONNX Runtime. On a CPU FP32, dynamic INT8 (weights ahead, activations as they come) and static INT8 (calibrated
-Q/DQ); on a GPU the rungs of ``ort_gpu``."""
+"""ONNX Runtime. On a CPU FP32, dynamic INT8 (weights ahead, activations as they come), static INT8 (calibrated Q/DQ)
+and, where asked for, weights alone in blocks of 8 or 4 bits; on a GPU the rungs of ``ort_gpu``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnx
 
 from enginewright_builder.engines import ort_gpu
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
-from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically
+from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically, quantize_weights
 from enginewright_builder.errors import UserError
 from enginewright_builder.ort_session import OrtRunner, version
 from enginewright_builder.shapes import takes_batches
@@ -20,7 +20,9 @@ from enginewright_builder.tensors import Array, Tensors, count, whole_call
 
 MODEL_FILE = "model.onnx"
 INT8_DYNAMIC, INT8_STATIC = "int8-dynamic", "int8-static"
-_LADDER = {"fp32": ("fp32",), "int8": (INT8_DYNAMIC, INT8_STATIC), "auto": ("fp32", INT8_DYNAMIC, INT8_STATIC)}
+_BITS = {"int8-weight-only": 8, "int4-weight-only": 4}
+_LADDER = {"fp32": ("fp32",), "int8": (INT8_DYNAMIC, INT8_STATIC), "auto": ("fp32", INT8_DYNAMIC, INT8_STATIC),
+           **{name: (name,) for name in _BITS}}
 
 
 class OnnxRuntimeEngine:
@@ -67,8 +69,20 @@ def _write(precision: str, model: ExportedModel, context: BuildContext, target: 
     elif precision == INT8_STATIC:
         quantize_statically(model.path, target, context.workspace, _calls(model, context.calibration),
                             context.progress, context.keep_precise)
+    elif precision in _BITS:
+        _weights_alone(_BITS[precision], model, context, target)
     else:
         ort_gpu.half_graph(model, context, target)
+
+
+def _weights_alone(bits: int, model: ExportedModel, context: BuildContext, target: Path) -> None:
+    """On a GPU what is left goes to half precision, which its kernels take. It goes there last: the tool prepares
+    graphs for a CPU, which has no products in it."""
+    on_gpu = context.device.accelerator == "gpu"
+    made = context.workspace / f"weights-{bits}.onnx" if on_gpu else target
+    quantize_weights(bits, model.path, made, context.workspace, context.progress, context.keep_precise)
+    if on_gpu:
+        ort_gpu.halved(made, target)
 
 
 def _native(precision: str, context: BuildContext) -> bool:
@@ -84,6 +98,8 @@ def _fills_up(context: BuildContext) -> bool:
 
 
 def _why_not(precision: str, context: BuildContext) -> str:
+    if reason := _why_not_quantised(precision, context):
+        return reason
     if precision == INT8_STATIC and not context.calibration:
         return "no calibration data: give spec.engine.calibration, apart from the evaluation data"
     on_gpu = context.device.accelerator == "gpu"
@@ -91,6 +107,16 @@ def _why_not(precision: str, context: BuildContext) -> str:
         return ("the server image cannot run it: it has neither a backend onnxruntime that does, nor ONNX Runtime for "
                 "Triton's Python backend. Name one that has in spec.serving.image; status.server shows what it has")
     return ort_gpu.why_not() if on_gpu else ""
+
+
+def _why_not_quantised(precision: str, context: BuildContext) -> str:
+    """Of what the graph's weights are."""
+    weights = context.weights
+    if weights is None or precision not in (INT8_DYNAMIC, INT8_STATIC, *_BITS):
+        return ""
+    if weights.brought:
+        return f"the source brings its own quantisation ({weights.told}), which is kept and not quantised again"
+    return "" if weights.products or precision not in _BITS else "no MatMul or Gemm of the model has constant weights"
 
 
 def _copy(source: Path, target: Path) -> None:

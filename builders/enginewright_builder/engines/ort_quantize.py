@@ -17,13 +17,25 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from enginewright_builder.tensors import Tensors
+
+if TYPE_CHECKING:
+    import onnx
 
 # Matrix products, and embedding tables for their size. Dynamic convolutions run slower than FP32 ones.
 _DYNAMIC_OPERATORS = ["MatMul", "Gemm", "Gather"]
 _STATIC_OPERATORS = ["MatMul", "Gemm", "Conv"]
+# Weights that share a scale and a zero point. MiniLM's mean cosine in 4 bits is 0.980 with blocks of 16, 0.974 with 32,
+# 0.958 with 128, and 0.969 with 32 and no zero points; in 8 bits 0.9997 with 32. 32 is what kernels are made for.
+_BLOCK = 32
+# ``accuracy_level`` of MatMulNBits by which CPUs compute in INT8 with blocks of activations quantised on the way: on
+# three layers of 1024 × 4096 and batch 1 it takes 0.6 ms for 3.0 (4 bits) and 1.1 for 172 (8 bits) without it, and the
+# cosine with FP32 falls by less than 0.0001.
+_COMPUTE_IN_INT8 = 4
 
 Report = Callable[[float, str], None]
 
@@ -56,6 +68,68 @@ def quantize_statically(source: Path, target: Path, workspace: Path, calibration
                         nodes_to_exclude=_excluded(prepared, source, keep_precise),
                         calibrate_method=CalibrationMethod.MinMax,
                         extra_options={"MatMulConstBOnly": True, "ActivationSymmetric": False})
+
+
+def quantize_weights(bits: int, source: Path, target: Path, workspace: Path, progress: Report,
+                     keep_precise: Sequence[str] = ()) -> None:
+    """Constant weights of products alone, rounded to the nearest in blocks: no data is needed. Raises ValueError where
+    the graph has none."""
+    import onnx
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    with _hushed():
+        prepared = _prepared(source, workspace)
+        progress(0.3, f"quantising weights to {bits} bits")
+        model = onnx.load(prepared)
+        _as_products(model.graph)
+        work = MatMulNBitsQuantizer(model, bits=bits, block_size=_BLOCK, is_symmetric=False,
+                                    accuracy_level=_COMPUTE_IN_INT8,
+                                    nodes_to_exclude=_excluded(prepared, source, keep_precise))
+        work.process()
+    made = work.model.model
+    _once(made.graph)
+    if not any(node.op_type == "MatMulNBits" for node in made.graph.node):
+        raise ValueError("no MatMul or Gemm of the graph has constant weights of two dimensions")
+    large = made.ByteSize() > 1_800_000_000  # protobuf ends at 2 GiB
+    onnx.save(made, str(target), save_as_external_data=large, location=f"{target.name}.data")
+
+
+def _as_products(graph: onnx.GraphProto) -> None:
+    """Gemm with constant weights as MatMul and Add, as the tool knows products alone. ONNX Runtime's own function for
+    it turns weights around in place, which changes the table that a tied embedding reads."""
+    from onnx import helper, numpy_helper
+
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+        plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
+        if node.op_type != "Gemm" or not plain or node.input[1] not in held:
+            nodes.append(node)
+            continue
+        weights, result = node.input[1], node.output[0]
+        if given.get("transB", 0):
+            weights += "/turned"
+            if weights not in held:
+                turned = numpy_helper.to_array(held[node.input[1]]).T
+                held[weights] = numpy_helper.from_array(np.ascontiguousarray(turned), weights)
+                graph.initializer.append(held[weights])
+        biased = len(node.input) > 2 and bool(node.input[2])
+        product = f"{result}/product" if biased else result
+        nodes.append(helper.make_node("MatMul", [node.input[0], weights], [product], name=node.name))
+        if biased:
+            nodes.append(helper.make_node("Add", [product, node.input[2]], [result], name=f"{node.name}/bias"))
+    graph.ClearField("node")
+    graph.node.extend(nodes)
+
+
+def _once(graph: onnx.GraphProto) -> None:
+    """The tool writes weights that several products share once for each of them, under one name."""
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    if len(held) < len(graph.initializer):
+        kept = list(held.values())
+        graph.ClearField("initializer")
+        graph.initializer.extend(kept)
 
 
 def _excluded(prepared: str, source: Path, keep_precise: Sequence[str]) -> list[str]:

@@ -9,9 +9,14 @@ from enginewright_builder.engines.base import Engine
 from enginewright_builder.errors import UserError
 
 BACKENDS = ("auto", "tensorrt", "onnxruntime", "torch")
-PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8")
+# Products read weights in blocks of so many bits, and compute in more. Only where asked for: auto leaves them out.
+WEIGHT_ONLY = ("int8-weight-only", "int4-weight-only")
+PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8", *WEIGHT_ONLY)
 # What each kind of accelerator can compute in faster than in FP32, and is built for.
-DEVICE_PRECISIONS = {"cpu": ("fp32", "int8"), "gpu": ("fp32", "tf32", "fp16", "bf16", "int8", "fp8")}
+DEVICE_PRECISIONS = {"cpu": ("fp32", "int8", *WEIGHT_ONLY),
+                     "gpu": ("fp32", "tf32", "fp16", "bf16", "int8", "fp8", *WEIGHT_ONLY)}
+# What a backend has no rung for, whatever the device.
+_NOT_OF = {"torch": WEIGHT_ONLY, "tensorrt": ("int8-weight-only",)}
 
 
 def all_engines() -> Sequence[Engine]:
@@ -39,6 +44,9 @@ def check_choice(backend: str, precision: str, device: DeviceRequest) -> None:
     if precision != "auto" and precision not in able:
         raise UserError("PrecisionUnsupported", f"{precision} does nothing for inference on {device.accelerator}",
                         field="spec.engine.precision", value=precision, remedy=f"write auto or {', '.join(able)}")
+    if precision in _NOT_OF.get(backend, ()):
+        raise UserError("PrecisionUnsupported", f"{backend} builds no {precision}", field="spec.engine.precision",
+                        value=precision, remedy="set spec.engine.backend to auto or onnxruntime, or write auto")
 
 
 def engines_for(backend: str, engines: Sequence[Engine]) -> Sequence[Engine]:

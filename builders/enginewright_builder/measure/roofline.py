@@ -99,7 +99,10 @@ class Measured:
 
 
 def arithmetic(precision: str) -> str:
-    """The type that a candidate's products are computed in: ``int8`` of ``int8-dynamic``; empty when unknown."""
+    """The type that a candidate's products are computed in: ``int8`` of ``int8-dynamic``; empty when unknown, as with
+    weights alone in fewer bits."""
+    if precision.endswith("-weight-only"):
+        return ""
     kind = precision.split("-")[0].lower()
     return kind if kind in ELEMENT_BYTES else ""
 

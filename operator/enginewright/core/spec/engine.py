@@ -17,7 +17,8 @@ QueueName = Annotated[
     Remedy("write the name of a Kueue LocalQueue of the namespace, or leave it out"),
 ]
 Backend = Literal["auto", "tensorrt", "onnxruntime", "torch"]
-Precision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8"]
+Precision = Literal["auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8", "int8-weight-only", "int4-weight-only"]
+CPU_PRECISIONS = ("auto", "fp32", "int8", "int8-weight-only", "int4-weight-only")
 Metric = Annotated[
     str,
     Field(max_length=80, pattern=r"^(cosine|top1|relative-error|spearman|onnx|agreement|python:[A-Za-z0-9_.-]{1,63})$"),
@@ -52,7 +53,8 @@ class EngineSpec(SpecModel):
     and the fastest that passes wins."""
     precision: Precision = "auto"
     """Numeric precision. auto climbs the ladder from full precision down to 8 bits and keeps the fastest rung whose
-    accuracy passes."""
+    accuracy passes. int8-weight-only and int4-weight-only, which auto leaves out, quantise the weights of matrix
+    products alone, in blocks, and need no calibration."""
     max_batch_size: int = Field(default=32, ge=1, le=4096)
     """Largest batch that the server forms."""
     build_budget_seconds: int | None = Field(default=None, ge=10, le=172_800)

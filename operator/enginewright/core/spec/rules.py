@@ -12,6 +12,7 @@ from typing import Any
 
 from enginewright.core.promql import RESERVED, RESERVED_PATTERN
 from enginewright.core.spec.base import MAX_OBJECT_NAME
+from enginewright.core.spec.engine import CPU_PRECISIONS
 from enginewright.core.spec.quality import CAPTURES_KEPT
 from enginewright.core.spec.renames import RENAMES, uses
 from enginewright.core.spec.tasks import FOREIGN, FOREIGN_TO_BATCH, FOREIGN_TO_SEQUENCES, GENERATE, INFER, Foreign
@@ -142,7 +143,7 @@ _FLEET = (
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
          message="spec.engine.backend tensorrt needs a GPU, which a class with accelerator cpu does not have; write "
                  "auto, onnxruntime or torch, or remove that class", field=".engine.backend"),
-    Rule(rule="!has(self.placement.classes) || self.engine.precision in ['auto', 'fp32', 'int8'] || "
+    Rule(rule=f"!has(self.placement.classes) || self.engine.precision in {list(CPU_PRECISIONS)} || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
          message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU, which a class with accelerator cpu "
                  "has not; write auto, fp32 or int8, or remove that class'", expression=True,
@@ -184,13 +185,18 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(rule="self.placement.accelerator != 'cpu' || self.engine.backend != 'tensorrt'",
              message="spec.engine.backend tensorrt needs a GPU; write auto, onnxruntime or torch, or set "
                      "spec.placement.accelerator to gpu", field=".engine.backend"),
-        Rule(rule="self.placement.accelerator != 'cpu' || self.engine.precision in ['auto', 'fp32', 'int8']",
+        Rule(rule=f"self.placement.accelerator != 'cpu' || self.engine.precision in {list(CPU_PRECISIONS)}",
              message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU; on a CPU write auto, fp32 "
                      "or int8'", expression=True, field=".engine.precision"),
         Rule(rule="has(self.placement.classes) || self.placement.accelerator != 'gpu' || "
                   "!(self.engine.precision in ['int8', 'fp8']) || has(self.engine.calibration)",
              message="'spec.engine.precision ' + self.engine.precision + ' on a GPU needs spec.engine.calibration; "
                      "add its uri, or write auto, fp16 or bf16'", expression=True, field=".engine.precision"),
+        Rule(rule="!self.engine.precision.endsWith('-weight-only') || self.engine.backend in ['auto', 'onnxruntime'] "
+                  "|| (self.engine.backend == 'tensorrt' && self.engine.precision == 'int4-weight-only')",
+             message="'spec.engine.backend ' + self.engine.backend + ' builds no ' + self.engine.precision + '; write "
+                     "auto or onnxruntime, or set spec.engine.precision to auto'", expression=True,
+             field=".engine.precision"),
         Rule(rule="self.engine.stopWhen != 'objectiveMet' || has(self.objective.latency)",
              message="spec.engine.stopWhen objectiveMet needs spec.objective.latency to know when a candidate is "
                      "enough; add that, or write budgetSpent", field=".engine.stopWhen"),

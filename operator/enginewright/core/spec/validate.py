@@ -9,6 +9,7 @@ from enginewright.core import mig, promql
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
+from enginewright.core.spec.engine import CPU_PRECISIONS
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.image_rules import image_problems
 from enginewright.core.spec.model import Spec
@@ -28,7 +29,8 @@ from enginewright.core.spec.tasks import batch_problems, sequence_problems, task
 from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
-CPU_PRECISIONS = ("auto", "fp32", "int8")
+# What a backend has no engine for, whatever the device.
+NOT_OF = {"torch": ("int8-weight-only", "int4-weight-only"), "tensorrt": ("int8-weight-only",)}
 CALIBRATED = ("int8", "fp8")
 
 # Metrics on labels that answer yes or no.
@@ -111,6 +113,9 @@ def _engine(spec: Spec) -> Iterator[Problem]:
                        "write auto, onnxruntime or torch, or set spec.placement.accelerator to gpu")
     if accelerator == "cpu" and engine.precision not in CPU_PRECISIONS:
         yield _problem("spec.engine.precision", engine.precision, "needs a GPU", "on a CPU write auto, fp32 or int8")
+    if engine.precision in NOT_OF.get(engine.backend, ()):
+        yield _problem("spec.engine.precision", engine.precision, f"is not built by backend {engine.backend}",
+                       "set spec.engine.backend to auto or onnxruntime, or write auto")
     if accelerator == "gpu" and engine.precision in CALIBRATED and engine.calibration is None:
         yield _problem("spec.engine.precision", engine.precision, "needs calibration data on a GPU",
                        "add spec.engine.calibration.uri, or write auto, fp16 or bf16")

@@ -44,6 +44,21 @@ def product(shape: Sizes, answer: Sizes, *, kind: int = F32, opset: int = OPSET)
                  [value("y", kind, answer)], {"w": matrix(16, 8, kind)}, opset=opset)
 
 
+def few_bits(*, native: bool) -> onnx.ModelProto:
+    """Two products with weights in 4 bits and blocks of 32, as exports of GPTQ and AWQ have them: with ``native`` in
+    ONNX Runtime's own operator, else behind a DequantizeLinear."""
+    from onnxruntime.quantization import QuantFormat
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    wide = model([node("MatMul", "x up", "h"), node("Relu", "h", "r"), node("MatMul", "r down", "y")],
+                 [value("x", F32, ["batch", 64])], [value("y", F32, ["batch", 64])],
+                 {"up": matrix(64, 256), "down": matrix(256, 64)}, opset=21)
+    work = MatMulNBitsQuantizer(wide, bits=4, block_size=32, is_symmetric=True,
+                                quant_format=QuantFormat.QOperator if native else QuantFormat.QDQ)
+    work.process()
+    return work.model.model
+
+
 def minus_one() -> onnx.ModelProto:
     return product([-1, 16], [-1, 8])
 
