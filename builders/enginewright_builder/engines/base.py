@@ -9,15 +9,17 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest
 from enginewright_builder.engine_store.signing import Keys
 from enginewright_builder.measure.layers import Folded
 from enginewright_builder.models.base import SourceModel
-from enginewright_builder.onnx_weights import Weights
 from enginewright_builder.sources.formats import Located
 from enginewright_builder.tensors import Call, Tensors
+
+if TYPE_CHECKING:  # ONNX, which those that only ask for names of engines can do without
+    from enginewright_builder.onnx_weights import Weights
 
 # In the name of a rung whose builder looks at fewer kernels.
 QUICKLY = "quick"
