@@ -40,6 +40,7 @@ from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
+from enginewright_builder.onnx_sparse import sparse_share
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
@@ -209,6 +210,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
     weights = weights_of(exported.path)
+    if request.device.accelerator == "gpu":
+        weights = dataclasses.replace(weights, sparse=sparse_share(exported.path))
     for note in weights.notes:
         steps.tracker.note(note)
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,

@@ -24,11 +24,13 @@ _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
 @dataclass(frozen=True, kw_only=True)
 class Weights:
     """``products`` counts MatMul and Gemm with constant weights of floating point. ``brought`` is what is quantised,
-    such as ``int4 weights of MatMulNBits``, with how many there are; ``foreign`` those that ONNX Runtime alone runs."""
+    such as ``int4 weights of MatMulNBits``, with how many there are; ``foreign`` those that ONNX Runtime alone runs.
+    ``sparse`` is the share of the weights that are 2:4 sparse, where somebody looked."""
 
     products: int = 0
     brought: Mapping[str, int] = field(default_factory=dict)
     foreign: tuple[str, ...] = ()
+    sparse: float = 0.0
 
     @property
     def told(self) -> str:
@@ -38,10 +40,14 @@ class Weights:
     @property
     def notes(self) -> tuple[str, ...]:
         """For status and report."""
-        if not self.brought:
-            return ()
-        return (f"The source brings its own quantisation ({self.told}). Every candidate keeps it as it is, and no step "
-                "quantises it again.",)
+        notes = []
+        if self.brought:
+            notes.append(f"The source brings its own quantisation ({self.told}). Every candidate keeps it as it is, "
+                         "and no step quantises it again.")
+        if self.sparse:
+            notes.append(f"Of the source's weights {self.sparse:.0%} are 2:4 sparse: TensorRT may choose kernels that "
+                         "leave the zeros out.")
+        return tuple(notes)
 
 
 def weights_of(path: Path) -> Weights:

@@ -32,6 +32,10 @@ _STATIC_OPERATORS = ["MatMul", "Gemm", "Conv"]
 # Weights that share a scale and a zero point. MiniLM's mean cosine in 4 bits is 0.980 with blocks of 16, 0.974 with 32,
 # 0.958 with 128, and 0.969 with 32 and no zero points; in 8 bits 0.9997 with 32. 32 is what kernels are made for.
 _BLOCK = 32
+# Of weights behind DequantizeLinear: ModelOpt's default, and one of the two that TensorRT's kernels read.
+_WEIGHT_BLOCK = 128
+# From which on DequantizeLinear takes INT4 and blocks.
+_INT4_OPSET = 21
 # ``accuracy_level`` of MatMulNBits by which CPUs compute in INT8 with blocks of activations quantised on the way: on
 # three layers of 1024 × 4096 and batch 1 it takes 0.6 ms for 3.0 (4 bits) and 1.1 for 172 (8 bits) without it, and the
 # cosine with FP32 falls by less than 0.0001.
@@ -90,8 +94,48 @@ def quantize_weights(bits: int, source: Path, target: Path, workspace: Path, pro
     _once(made.graph)
     if not any(node.op_type == "MatMulNBits" for node in made.graph.node):
         raise ValueError("no MatMul or Gemm of the graph has constant weights of two dimensions")
-    large = made.ByteSize() > 1_800_000_000  # protobuf ends at 2 GiB
-    onnx.save(made, str(target), save_as_external_data=large, location=f"{target.name}.data")
+    _save(made, target)
+
+
+def write_int4_weights(source: Path, target: Path, keep_precise: Sequence[str] = ()) -> None:
+    """``source`` with its products' constant weights in INT4, each behind a DequantizeLinear by blocks of its rows, as
+    TensorRT reads them. Whole blocks alone: other products stay as they are. Raises ValueError where none is left.
+
+    By ONNX Runtime's tool: ModelOpt's has to compile C++ when it packs four bits.
+    """
+    import onnx.version_converter
+    from onnxruntime.quantization import QuantFormat
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+    with _hushed():
+        model = onnx.load(str(source))
+        if _opset(model) < _INT4_OPSET:
+            model = onnx.version_converter.convert_version(model, _INT4_OPSET)
+        _as_products(model.graph)
+        rows = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if len(tensor.dims) == 2}
+        kept = {*keep_precise}
+        left = [node.name for node in model.graph.node if node.op_type == "MatMul" and (
+            rows.get(node.input[1], 1) % _WEIGHT_BLOCK or {node.name, *node.output} & kept)]
+        work = MatMulNBitsQuantizer(model, bits=4, block_size=_WEIGHT_BLOCK, is_symmetric=True,
+                                    quant_format=QuantFormat.QDQ, nodes_to_exclude=left)
+        work.process()
+    made = work.model.model
+    _once(made.graph)
+    if not any(node.op_type == "DequantizeLinear" for node in made.graph.node):
+        raise ValueError(f"no MatMul or Gemm of the graph has constant weights with rows in whole blocks of "
+                         f"{_WEIGHT_BLOCK}")
+    _save(made, target)
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return max((int(one.version) for one in model.opset_import if one.domain in ("", "ai.onnx")), default=0)
+
+
+def _save(model: onnx.ModelProto, target: Path) -> None:
+    import onnx
+
+    large = model.ByteSize() > 1_800_000_000  # protobuf ends at 2 GiB
+    onnx.save(model, str(target), save_as_external_data=large, location=f"{target.name}.data")
 
 
 def _as_products(graph: onnx.GraphProto) -> None:

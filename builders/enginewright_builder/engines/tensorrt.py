@@ -17,7 +17,7 @@ from enginewright_builder.engines.modelopt_graphs import missing
 from enginewright_builder.engines.session_parameters import BUCKETS, GRAPH_BATCHES, PROFILES
 from enginewright_builder.engines.trt_build import PlanRequest, build_plan
 from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, gpu, lacking, tensorrt, unservable
-from enginewright_builder.engines.trt_graphs import QUANTISED, begin_graph, carries_quantisation, typed_graph
+from enginewright_builder.engines.trt_graphs import QUANTISED, WEIGHTS, begin_graph, carries_quantisation, typed_graph
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.engines.trt_profiles import fixed_sizes, profiles
 from enginewright_builder.engines.trt_timing_cache import CacheKey
@@ -38,7 +38,7 @@ class TensorRtEngine:
         """One wide rung a precision. Where there is no TensorRT or no GPU they say so; for a CPU there are none."""
         if context.device.accelerator != "gpu":
             return ()
-        wanted = _LADDER if precision == "auto" else tuple(name for name in _LADDER if name == precision)
+        wanted = _LADDER if precision == "auto" else tuple(name for name in (*_LADDER, WEIGHTS) if name == precision)
         reason = unservable(context)
         device: Gpu | None = None
         if not reason:
@@ -76,7 +76,8 @@ class TensorRtEngine:
             memory_bytes=context.device.memory_bytes, timing_caches=context.timing_caches,
             cache_key=CacheKey(product=device.product, capability=device.capability_text,
                                mig_profile=context.device.mig_profile, tensorrt=str(trt.__version__)),
-            shelf=context.shelf, keys=context.keys, time_left=context.time_left)
+            shelf=context.shelf, keys=context.keys, sparse=bool(context.weights and context.weights.sparse),
+            time_left=context.time_left)
         plan = build_plan(trt, request, device, lambda part, detail: context.progress(0.1 + 0.9 * part, detail))
         target = context.workspace / rung.name.replace(" ", "-") / PLAN_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -121,11 +122,25 @@ class TensorRtRunner(SessionRunner):
 def _why_not(precision: str, device: Gpu | None, context: BuildContext) -> str:
     if device is not None and (reason := lacking(precision, device)):
         return reason
+    if reason := _why_not_weights(precision, context):
+        return reason
     if precision not in QUANTISED:
         return ""
     if not context.calibration and not carries_quantisation(context):
         return "no calibration data: give spec.engine.calibration, apart from the evaluation data"
     return missing()
+
+
+def _why_not_weights(precision: str, context: BuildContext) -> str:
+    """Of what the graph's weights are."""
+    weights = context.weights
+    if weights is None:
+        return ""
+    if weights.foreign:
+        return f"TensorRT has no {' and no '.join(weights.foreign)}, which the source brings ({weights.told})"
+    if precision == WEIGHTS and not (weights.products or weights.brought):
+        return "no MatMul or Gemm of the model has constant weights"
+    return ""
 
 
 def _present(precision: str) -> tuple[Any, Gpu]:

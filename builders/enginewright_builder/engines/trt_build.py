@@ -46,7 +46,8 @@ _LEAST_WORKSPACE = 16 << 20
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest:
     """What to build. ``memory_bytes`` is what the device that serves it has, 0 if unknown. A ``quick`` build leaves no
-    timings: a later one is to look at all kernels."""
+    timings: a later one is to look at all kernels. ``sparse``: some weights are 2:4 sparse, so kernels that leave zeros
+    out compete, too."""
 
     graph: Path
     precision: str
@@ -58,6 +59,7 @@ class PlanRequest:
     quick: bool = False
     shelf: Shelf | None = None
     keys: Keys | None = None
+    sparse: bool = False
     time_left: Callable[[], float] = lambda: math.inf
 
 
@@ -133,6 +135,8 @@ def _config(trt: Any, builder: Any, request: PlanRequest, limit: int, cache: byt
         config.clear_flag(trt.BuilderFlag.TF32)
     else:
         config.set_flag(trt.BuilderFlag.TF32)
+    if request.sparse:
+        config.set_flag(trt.BuilderFlag.SPARSE_WEIGHTS)
     for shapes in request.profiles:
         profile = builder.create_optimization_profile()
         for name, shape in shapes.items():

@@ -12,7 +12,8 @@ from enginewright_builder.shapes import takes_batches
 # The Job sees its GPU, or slice, as the first one.
 DEVICE = 0
 # From which compute capability on the tensor cores compute in it (TensorRT's support matrix, hardware and precision).
-_NEEDS = {"fp32": (7, 5), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 5), "fp8": (8, 9), "int8": (7, 5)}
+_NEEDS = {"fp32": (7, 5), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 5), "fp8": (8, 9), "int8": (7, 5),
+          "int4-weight-only": (8, 0)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,12 +16,15 @@ from enginewright_builder.engine_store import graphs
 from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.graph_ahead import GraphAhead
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
+from enginewright_builder.engines.ort_quantize import write_int4_weights
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.errors import UserError
 from enginewright_builder.tensors import Tensors
 
 GRAPH_FILE = "model.onnx"
 FULL, HALF, QUANTISED = ("fp32", "tf32"), ("bf16", "fp16"), ("fp8", "int8")
+# Products that read weights of four bits, and compute in FP16.
+WEIGHTS = "int4-weight-only"
 # The operator set from which on BF16 is a type of most operators.
 _HALF_OPSET = {"fp16": 18, "bf16": 22}
 # Raised when what is written into a graph changes: graphs in the store are then made again.
@@ -97,6 +100,8 @@ def _made(precision: str, model: ExportedModel, context: BuildContext, target: P
         _keep_quantisation(precision, model, part)
     elif precision in HALF:
         _half(precision, model, context, part)
+    elif precision == WEIGHTS:
+        _int4_weights(model, context, part)
     else:
         _quantised(precision, model, context, part)
     if precision in HALF:
@@ -146,19 +151,26 @@ def carries_quantisation(context: BuildContext) -> bool:
 
 
 def _keep_quantisation(precision: str, model: ExportedModel, target: Path) -> None:
-    """Trained scales are better than any that calibration finds: only the rest is lowered."""
-    if precision != quantised_in(model.path):
-        raise candidate_failed(precision, f"the model brings its own {quantised_in(model.path)} quantisation, which is "
-                               "kept", f"write auto or {quantised_in(model.path)}")
+    """Trained scales are better than any that calibration finds: only the rest is lowered. Beside weights alone that is
+    what FP16 means."""
+    brought = quantised_in(model.path)
+    if precision != brought and (precision, brought) != ("fp16", WEIGHTS):
+        raise candidate_failed(precision, f"the model brings its own {brought} quantisation, which is kept",
+                               f"write auto or {brought}")
     rewrite(Job(task=LOWER, source=str(model.path), target=str(target), precision="fp16"))
 
 
 def quantised_in(path: Path) -> str:
-    """``fp8`` or ``int8``, by the zero points of the graph's Q/DQ."""
+    """``int4-weight-only`` by the weights that the graph dequantises, else ``fp8`` or ``int8`` by the zero points of
+    its Q/DQ."""
     graph = onnx.load(str(path), load_external_data=False).graph
     types = {tensor.name: tensor.data_type for tensor in graph.initializer}
     types |= {node.output[0]: attribute.t.data_type for node in graph.node if node.op_type == "Constant"
               for attribute in node.attribute if attribute.name == "value"}
+    weights = {types.get(node.input[0]) for node in graph.node if node.op_type == "DequantizeLinear"}
+    if weights & {onnx.TensorProto.INT4, onnx.TensorProto.UINT4} and not any(
+            node.op_type == "QuantizeLinear" for node in graph.node):
+        return WEIGHTS
     zero_points = {types.get(node.input[2]) for node in graph.node
                    if node.op_type == "DequantizeLinear" and len(node.input) > 2}
     return "fp8" if onnx.TensorProto.FLOAT8E4M3FN in zero_points else "int8"
@@ -182,6 +194,16 @@ def _half(precision: str, model: ExportedModel, context: BuildContext, target: P
     context.progress(0.02, f"AutoCast: writing {precision} into the graph")
     rewrite(Job(task=AUTOCAST, source=str(model.path), target=str(target), precision=precision,
                 keep=context.keep_precise), _inputs(context), context.time_left())
+
+
+def _int4_weights(model: ExportedModel, context: BuildContext, target: Path) -> None:
+    """Into the graph that FP16 is built from, so that all that is left of it is FP16's."""
+    half = typed_graph("fp16", model, context)
+    context.progress(0.02, "writing weights of four bits")
+    try:
+        write_int4_weights(half, target, context.keep_precise)
+    except (ValueError, RuntimeError) as error:  # the second: the converter of opsets
+        raise candidate_failed(WEIGHTS, str(error).strip()[:300], "write auto or fp16") from error
 
 
 def _quantised(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:

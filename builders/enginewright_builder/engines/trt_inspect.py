@@ -33,6 +33,7 @@ def layer_types(report: str) -> dict[str, int]:
 def silently_precise(precision: str, report: str) -> str:
     """Why the engine is not of ``precision`` at all, empty if it is or the inspector shows too little to tell."""
     counts = layer_types(report)
+    precision = "fp16" if precision == "int4-weight-only" else precision  # what its products compute in
     if precision in ("fp32", "tf32") or counts.get(precision) or sum(1 for _ in _layers(report)) < _OPAQUE:
         return ""
     if not counts:

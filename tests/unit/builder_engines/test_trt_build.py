@@ -54,6 +54,7 @@ class Config:
     accepts: Callable[[bytes], bool]
     builder_optimization_level: int = 0
     caches: list[bytes] = field(default_factory=list)
+    flags: list[object] = field(default_factory=list)
     workspace: int = 0
     progress_monitor: Any = None
 
@@ -72,7 +73,8 @@ class Config:
     def get_timing_cache(self) -> Any:
         return SimpleNamespace(serialize=lambda: self.caches[-1] + b", measured now")
 
-    def set_flag(self, flag: object) -> None: ...
+    def set_flag(self, flag: object) -> None:
+        self.flags.append(flag)
 
     def clear_flag(self, flag: object) -> None: ...
 
@@ -85,7 +87,7 @@ class StandIn:
     IProgressMonitor = type("IProgressMonitor", (), {"__init__": lambda self: None})
     ProfilingVerbosity = SimpleNamespace(DETAILED=0)
     MemoryPoolType = SimpleNamespace(WORKSPACE=0)
-    BuilderFlag = SimpleNamespace(TF32=0)
+    BuilderFlag = SimpleNamespace(TF32=0, SPARSE_WEIGHTS=1)
     NetworkDefinitionCreationFlag = SimpleNamespace(STRONGLY_TYPED=1)
     LayerInformationFormat = SimpleNamespace(JSON=0)
 
@@ -170,6 +172,13 @@ def test_a_quick_build_looks_at_fewer_kernels_and_leaves_no_timings(request_: Pl
     build(full, request_)
     assert full.configs[0].builder_optimization_level > quick.configs[0].builder_optimization_level
     assert timing_cache.load(request_.timing_caches or Path(), KEY).content == MEASURED + b", measured now"
+
+
+def test_sparse_kernels_compete_where_weights_are_sparse_alone(request_: PlanRequest) -> None:
+    trt = StandIn()
+    for sparse in (False, True):
+        build(trt, replace(request_, sparse=sparse))
+    assert [trt.BuilderFlag.SPARSE_WEIGHTS in config.flags for config in trt.configs] == [False, True]
 
 
 def damaged(path: Path) -> None:

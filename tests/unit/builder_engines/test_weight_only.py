@@ -15,6 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
+from enginewright_builder.engines.ort_quantize import write_int4_weights
+from enginewright_builder.engines.tensorrt import TensorRtEngine
+from enginewright_builder.engines.trt_device import Gpu
+from enginewright_builder.engines.trt_graphs import quantised_in, typed_graph
 from enginewright_builder.errors import UserError
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.ort_session import OrtRunner
@@ -166,3 +170,65 @@ def test_on_a_gpu_the_rest_is_in_half_precision(model: ExportedModel, context: B
     scales = [tensor.data_type for tensor in onnx.load(str(path)).graph.initializer if tensor.name.endswith("_scales")]
     assert scales == [TensorProto.FLOAT16] * 3
     assert cosine(answers(path), answers(model.path)) > BITS["int4-weight-only"][1]
+
+
+def dequantised(path: Path) -> dict[str, int]:
+    """By the name of what is behind each DequantizeLinear the rows of its blocks."""
+    return {node.input[0]: attribute.i for node in onnx.load(str(path)).graph.node for attribute in node.attribute
+            if node.op_type == "DequantizeLinear" and attribute.name == "block_size"}
+
+
+def test_tensorrt_reads_int4_behind_a_dequantizelinear_in_whole_blocks_alone(model: ExportedModel,
+                                                                             tmp_path: Path) -> None:
+    path = tmp_path / "few.onnx"
+    write_int4_weights(model.path, path)
+    assert list(dequantised(path).values()) == [128]  # of three products one has rows in whole blocks
+    found = onnx.load(str(path))
+    assert found.opset_import[0].version == 21
+    assert [tensor.name for tensor in found.graph.initializer if tensor.data_type == TensorProto.INT4] == list(
+        dequantised(path))
+    assert BITS["int4-weight-only"][1] < cosine(answers(path), answers(model.path)) < 1
+    assert weights_of(path) == Weights(products=2, brought={"int4 weights of DequantizeLinear": 1})
+    assert quantised_in(path) == "int4-weight-only"
+    with pytest.raises(ValueError, match="whole blocks of 128"):
+        write_int4_weights(model.path, path, keep_precise=("down",))
+
+
+@pytest.mark.torch
+def test_tensorrts_graph_of_weights_alone_is_fp16s_with_those_weights(model: ExportedModel,
+                                                                      context: BuildContext) -> None:
+    path = typed_graph("int4-weight-only", model, context)
+    types = Counter(tensor.data_type for tensor in onnx.load(str(path)).graph.initializer if tensor.dims)
+    assert types[TensorProto.INT4] == 1
+    assert types[TensorProto.FLOAT16] >= 3  # the scales among them, so that products compute in it
+    assert TensorProto.FLOAT not in types
+    assert BITS["int4-weight-only"][1] < cosine(answers(path), answers(model.path)) < 1
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("precision", ["fp16", "int4-weight-only"])
+def test_tensorrt_keeps_int4_that_a_source_brings(precision: str, model: ExportedModel, context: BuildContext,
+                                                  tmp_path: Path) -> None:
+    brings = tmp_path / "brings.onnx"
+    write_int4_weights(model.path, brings)
+    path = typed_graph(precision, replace(model, path=brings), context)
+    assert dequantised(path) == dequantised(brings)
+    assert cosine(answers(path), answers(brings)) > 0.9999
+
+
+def test_tensorrt_refuses_what_it_has_no_operator_for(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginewright_builder.engines.tensorrt.unservable", lambda context: "")
+    monkeypatch.setattr("enginewright_builder.engines.tensorrt.tensorrt", lambda: None)
+    monkeypatch.setattr("enginewright_builder.engines.tensorrt.gpu", lambda: Gpu(
+        product="H200", capability=(9, 0), memory_bytes=1 << 37, free_bytes=1 << 37))
+    on_gpu = replace(context, device=DeviceRequest(accelerator="gpu"))
+    brings = Weights(brought={"int4 weights of MatMulNBits": 3}, foreign=("MatMulNBits",))
+    for precision in ("auto", "int4-weight-only"):
+        told = TensorRtEngine().rungs(precision, replace(on_gpu, weights=brings))
+        assert told
+        assert all("TensorRT has no MatMulNBits" in rung.unavailable for rung in told)
+    bare, = TensorRtEngine().rungs("int4-weight-only", replace(on_gpu, weights=Weights()))
+    assert "no MatMul or Gemm" in bare.unavailable
+    able, = TensorRtEngine().rungs("int4-weight-only", replace(on_gpu, weights=Weights(products=3)))
+    assert able.unavailable == ""
+    assert not TensorRtEngine().rungs("int8-weight-only", on_gpu)
