@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
+from enginewright_builder.engines import ort_gpu
 from enginewright_builder.engines.base import BuildContext, ExportedModel, Rung
 from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.engines.ort_quantize import write_int4_weights
@@ -22,6 +23,7 @@ from enginewright_builder.engines.trt_graphs import quantised_in, typed_graph
 from enginewright_builder.errors import UserError
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.ort_session import OrtRunner
+from support.inputs import graphs
 
 WIDTH, INNER, WORDS = 64, 256, 50
 # The least mean cosine of an answer in blocks of so many bits with FP32's, for weights of a normal distribution.
@@ -170,6 +172,17 @@ def test_on_a_gpu_the_rest_is_in_half_precision(model: ExportedModel, context: B
     scales = [tensor.data_type for tensor in onnx.load(str(path)).graph.initializer if tensor.name.endswith("_scales")]
     assert scales == [TensorProto.FLOAT16] * 3
     assert cosine(answers(path), answers(model.path)) > BITS["int4-weight-only"][1]
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["MatMulNBits", "DequantizeLinear"])
+def test_half_precision_leaves_what_a_source_brings(native: bool, tmp_path: Path) -> None:
+    source, half = tmp_path / "source.onnx", tmp_path / "half.onnx"
+    onnx.save(graphs.few_bits(native=native), source)
+    ort_gpu.halved(source, half)
+    assert weights_of(half) == weights_of(source)
+    x = {"x": np.random.default_rng(8).normal(size=(8, 64)).astype(np.float32)}
+    exact, lower = (OrtRunner(path)(x)["y"] for path in (source, half))
+    assert 0.999 < cosine(exact, lower) < 1
 
 
 def dequantised(path: Path) -> dict[str, int]:

@@ -56,7 +56,8 @@ def few_bits(*, native: bool) -> onnx.ModelProto:
     work = MatMulNBitsQuantizer(wide, bits=4, block_size=32, is_symmetric=True,
                                 quant_format=QuantFormat.QOperator if native else QuantFormat.QDQ)
     work.process()
-    return work.model.model
+    few: onnx.ModelProto = work.model.model
+    return few
 
 
 def minus_one() -> onnx.ModelProto:
