@@ -25,7 +25,7 @@ _Q, _DQ = "QuantizeLinear", "DequantizeLinear"
 class Weights:
     """``products`` counts MatMul and Gemm with constant weights of floating point. ``brought`` is what is quantised,
     such as ``int4 weights of MatMulNBits``, with how many there are; ``foreign`` those that ONNX Runtime alone runs.
-    ``sparse`` is the share of the weights that are 2:4 sparse, where somebody looked."""
+    ``sparse`` is the share of the weights that are 2:4 sparse, 0 where the build did not look."""
 
     products: int = 0
     brought: Mapping[str, int] = field(default_factory=dict)
