@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from enginewright_builder.contract import INDICES
-from enginewright_builder.ids import are_ids, equal_share
 from enginewright_builder.tensors import Array, Tensors
 
 _TYPE = "int32"
@@ -43,20 +42,6 @@ def found_share(name: str, reference: Tensors, got: Array) -> npt.NDArray[np.flo
     scores = reference[name.removesuffix(INDICES)].astype(np.float64)
     each = zip(wanted, scores, got.reshape(wanted.shape), strict=True)
     return np.array([_found(*row) for row in each], np.float64)
-
-
-def share_of_names(name: str, reference: Tensors, got: Array) -> npt.NDArray[np.float64] | None:
-    """Of each sample, ``[batch]``, how much of an output that has numbers of classes or tokens is right; None for one
-    that has amounts."""
-    if are_best(name, reference):
-        return found_share(name, reference, got)
-    return equal_share(reference[name], got) if are_ids(reference[name]) else None
-
-
-def missed_share(name: str, reference: Tensors, got: Array) -> float:
-    """Of all classes; both of one size."""
-    found = found_share(name, reference, got)
-    return 1.0 - float(found.mean()) if found.size else 0.0
 
 
 def _found(wanted: Array, scores: Array, got: Array) -> float:

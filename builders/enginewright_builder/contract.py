@@ -171,16 +171,39 @@ INDICES = "_indices"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Detection:
+    """How a detector's raw outputs mean boxes. ``boxes`` is the output that has them, ``[batch, boxes, 4]``; empty
+    where the output of scores has them in front, ``[batch, 4 + classes, boxes]``. ``box_unit`` says what 1 is: the
+    whole image, or a pixel of the source's input. With scoring ``softmax`` a box is of its best class alone, else of
+    each class by itself. ``threshold`` is what a score must exceed. ``nms_threshold`` is the overlap above which the
+    weaker of two boxes of one class is dropped; 0 keeps both. ``target_sizes`` is the input whose height and width
+    boxes are answered in; empty leaves them in ``box_unit``. ``from_source``: all but ``threshold`` and
+    ``target_sizes`` stands in the source's own processor."""
+
+    boxes: str = ""
+    box_format: Literal["cxcywh", "xyxy"] = "cxcywh"
+    box_unit: Literal["relative", "pixels"] = "relative"
+    scoring: Literal["none", "softmax", "sigmoid"] = "none"
+    background: Literal["none", "first", "last"] = "none"
+    threshold: float = 0.0
+    nms_threshold: float = 0.0
+    target_sizes: str = ""
+    from_source: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class PostprocessStep:
     """What becomes of the source's ``output`` before clients get it, under the same name. ``mask`` is the input that
     marks tokens, for ``meanPooling``; else empty. ``axis`` is that of classes, for ``argMax``: 0, which is the batch's,
-    means the last. ``k`` is how many ``topK`` picks; else 0."""
+    means the last. ``k`` is how many ``topK`` or ``objectDetection`` picks; 0 lets ``objectDetection`` pick 100, or all
+    boxes where there are fewer. ``detection`` is for ``objectDetection``; else None."""
 
     output: str
-    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax", "topK"]
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax", "topK", "objectDetection"]
     mask: str = ""
     axis: int = 0
     k: int = 0
+    detection: Detection | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1069,7 +1092,8 @@ _WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding", "sequence_batching"),
-    "PostprocessStep": ("axis", "k"), "AccuracyRequest": ("task", "group_by"), "BuildRequest": ("generate", "captures"),
+    "PostprocessStep": ("axis", "k", "detection"), "AccuracyRequest": ("task", "group_by"),
+    "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate", "shard"),
     "EngineSummary": ("task", "groups", "p999_ms", "requests", "mean_ms", "pre_ms", "post_ms"),
     "GenerateSummary": ("work", "checkpoint"),

@@ -11,7 +11,9 @@ from onnx import TensorProto
 
 from enginewright_builder.best_few import indices_of
 from enginewright_builder.contract import Interface, PostprocessStep
+from enginewright_builder.detection import Plan
 from enginewright_builder.errors import UserError
+from enginewright_builder.onnx_detection import fold_detection
 from enginewright_builder.onnx_names import rename_values
 from enginewright_builder.onnx_steps import GraphSteps, opset_of
 from enginewright_builder.postprocess import (
@@ -28,19 +30,23 @@ from enginewright_builder.postprocess import (
 _LEAST_OPSET = 13
 
 
-def fold_outputs(path: Path, steps: Sequence[PostprocessStep], made: Interface) -> None:
-    """The graph at ``path`` answers what ``steps`` make of its outputs; ``made`` is the interface then. Weights beside
-    the graph stay where they are. Raises :class:`UserError` ``ExportFailed`` for a graph too old."""
+def fold_outputs(path: Path, steps: Sequence[PostprocessStep], made: Interface, boxes: Plan | None = None) -> None:
+    """The graph at ``path`` answers what ``steps`` make of its outputs; ``made`` is the interface then, ``boxes`` how
+    boxes are made where they are. Weights beside the graph stay where they are. Raises :class:`UserError`
+    ``ExportFailed`` for a graph too old."""
     model = onnx.load(str(path), load_external_data=False)
     if (found := opset_of(model)) < _LEAST_OPSET:
         raise UserError("ExportFailed", f"outputs cannot be processed in a graph of opset {found}",
                         field="spec.interface.postprocess", value=found,
                         remedy=f"export the model with opset {_LEAST_OPSET} or later, or leave postprocess out")
     shapes = {spec.name: spec.shape for spec in made.outputs}
+    consumed = boxes.consumed if boxes else ()
     for value in list(model.graph.output):
-        mine = [step for step in steps if step.output == value.name]
+        mine = [step for step in steps if step.output == value.name and step.output not in consumed]
         if mine:
             _fold(model.graph, value, mine, shapes[value.name])
+    if boxes:
+        fold_detection(model.graph, boxes, behind(boxes.output))
     onnx.save(model, str(path))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from enginewright_builder.best_few import indices_of
 from enginewright_builder.contract import Interface, PostprocessStep, TensorSpec
+from enginewright_builder.detection import MADE, OBJECT_DETECTION, Plan, detected, made_outputs, plan
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import BATCH, shape_text
 from enginewright_builder.tensors import Array, Tensors
@@ -22,6 +23,7 @@ MEAN_POOLING, ARG_MAX, TOP_K = "meanPooling", "argMax", "topK"
 CLASSES = "int32"
 # Batch, tokens, width; and of the mask batch, tokens.
 _TOKENS, _MASK = 3, 2
+Decode = Callable[[Plan, Tensors, Tensors], Tensors]
 # Batch and classes alone: Triton has no tensors without dimensions.
 ALONE = 2
 
@@ -40,6 +42,11 @@ def finished(interface: Interface, steps: Sequence[PostprocessStep]) -> Interfac
     inputs = {spec.name: spec for spec in interface.inputs}
     for index, step in enumerate(steps):
         field = f"{_FIELD}[{index}]"
+        if step.function == OBJECT_DETECTION:
+            boxes = detection_of(steps, interface)
+            outputs = {name: spec for name, spec in outputs.items() if boxes is None or name not in boxes.consumed}
+            outputs |= {spec.name: spec for spec in (made_outputs(boxes) if boxes else ())}
+            continue
         if step.output in picked(steps[:index]):
             raise _invalid(f"{step.function} follows {TOP_K} of output {step.output!r}", f"{field}.function",
                            step.function, f"put it before {TOP_K}, or remove one of them")
@@ -52,6 +59,21 @@ def finished(interface: Interface, steps: Sequence[PostprocessStep]) -> Interfac
             outputs[indices.name] = indices
         outputs[step.output] = made
     return dataclasses.replace(interface, outputs=tuple(outputs.values()))
+
+
+def detection_of(steps: Sequence[PostprocessStep], interface: Interface) -> Plan | None:
+    """How boxes are made of the source's outputs; None where they are not. ``interface`` has the source's outputs, and
+    the inputs as clients send them. Raises :class:`UserError` ``InterfaceInvalid``."""
+    found = next((index for index, step in enumerate(steps) if step.function == OBJECT_DETECTION), None)
+    if found is None:
+        return None
+    made = plan(steps[found], interface, f"{_FIELD}[{found}]")
+    for index, step in enumerate(steps):
+        if index != found and step.output in (*made.consumed, *MADE):
+            raise _invalid(f"{step.function} and {OBJECT_DETECTION} are of the same output {step.output!r}",
+                           f"{_FIELD}[{index}].function", step.function,
+                           f"let detection.scoring say what {OBJECT_DETECTION} makes of scores, or remove one of them")
+    return made
 
 
 def picked(steps: Sequence[PostprocessStep]) -> frozenset[str]:
@@ -134,11 +156,16 @@ def _invalid(message: str, field: str, value: object, remedy: str) -> UserError:
     return UserError("InterfaceInvalid", message, field=field, value=value, remedy=remedy)
 
 
-def applied(steps: Sequence[PostprocessStep], inputs: Tensors, answers: Tensors) -> Tensors:
-    """What clients get for ``inputs``, of what the source ``answers``. Raises :class:`UserError` ``InterfaceInvalid``
-    for more classes than there are."""
-    made = dict(answers)
+def applied(steps: Sequence[PostprocessStep], inputs: Tensors, answers: Tensors, boxes: Plan | None = None,
+            decode: Decode = detected) -> Tensors:
+    """What clients get for ``inputs``, of what the source ``answers``. ``boxes`` is :func:`detection_of`, where it is
+    asked for; ``decode`` is the source's own processor, where that says what boxes are. Raises :class:`UserError`
+    ``InterfaceInvalid`` for more classes than there are."""
+    found = decode(boxes, inputs, answers) if boxes else {}
+    made = {name: array for name, array in answers.items() if boxes is None or name not in boxes.consumed}
     for index, step in enumerate(steps):
+        if step.function == OBJECT_DETECTION:
+            continue
         values = made[step.output]
         if step.function == TOP_K:
             _check_k(step, values.shape[1], f"{_FIELD}[{index}]")
@@ -150,8 +177,8 @@ def applied(steps: Sequence[PostprocessStep], inputs: Tensors, answers: Tensors)
         else:
             made[step.output] = _FUNCTIONS[step.function](values.astype(np.float64))
     # Rounded at the end, as engines do: what is rounded before classes are picked has ties that were none.
-    return {name: array if array.dtype == CLASSES else array.astype(answers[name].dtype, copy=False)
-            for name, array in made.items()}
+    return found | {name: array if array.dtype == CLASSES else array.astype(answers[name].dtype, copy=False)
+                    for name, array in made.items()}
 
 
 def best(step: PostprocessStep, values: Array) -> Array:

@@ -28,6 +28,7 @@ from enginewright_builder.data.files import (
     read_samples,
 )
 from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
+from enginewright_builder.detection import check_detection_source
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
@@ -85,6 +86,8 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
         check_sequences(located.format, request.interface)
         _check_beside_sequences(request)
     check_texts(located, stated)
+    for index, step in enumerate(request.interface.postprocess if request.interface else ()):
+        check_detection_source(located, step, f"spec.interface.postprocess[{index}].detection.fromSource")
     _check_images(located, stated)
     if located.format in tensorflow_packages.FORMATS:
         tensorflow_packages.packages()
@@ -199,7 +202,11 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
     found = _with_single_samples(found)
     if stated is not None and stated.padding is not None:
         fill(found, stated.padding)
-    return finished(found, stated.postprocess) if stated is not None else found
+    if stated is None:
+        return found
+    images = {spec.name: spec for spec in stated.inputs if spec.preprocess}
+    sent = dataclasses.replace(found, inputs=tuple(images.get(spec.name, spec) for spec in found.inputs))
+    return dataclasses.replace(finished(sent, stated.postprocess), inputs=found.inputs)
 
 
 def _with_single_samples(interface: Interface) -> Interface:

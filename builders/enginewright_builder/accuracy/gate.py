@@ -12,7 +12,8 @@ worst.
 
 Outputs that are numbers of classes or tokens are compared by how many are equal, whatever the metric of the four, and
 have no guards (``enginewright_builder.ids``). Of the best few classes beside their scores those count that are found
-again, but for near ties (``enginewright_builder.best_few``).
+again, but for near ties (``enginewright_builder.best_few``). Of detections labels and boxes are compared together
+(``enginewright_builder.same_boxes``).
 
 The gate asks that the *lower bound* of the mean (``accuracy_bounds.py``), not the mean, reaches ``1 − tolerance``: few
 samples prove little. It also asks for what a metric may be blind to: answers of the same names and shapes, no NaN or
@@ -33,10 +34,9 @@ from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magni
 from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
 from enginewright_builder.accuracy.task import Exam, excessive_loss
-from enginewright_builder.best_few import share_of_names
 from enginewright_builder.contract import GroupFigure, TaskFigure
 from enginewright_builder.errors import UserError
-from enginewright_builder.ids import are_ids
+from enginewright_builder.names import have_guards, share_of_names
 from enginewright_builder.tensors import Array, Tensors
 
 _ENTRIES_AT_ONCE = 8_000_000
@@ -176,7 +176,7 @@ class _Comparison:
         self.count = sum(_samples(batch) for batch in references)
         self.name = metric if isinstance(metric, str) else metric.name
         self._metric, self._typical = metric, typical
-        amounts = {name: size for name, size in typical.items() if not are_ids(references[0][name])}
+        amounts = {name: size for name, size in typical.items() if have_guards(name, references[0])}
         self._guards = {name: OutputGuard(size) for name, size in amounts.items()} if isinstance(metric, str) else {}
         # Spearman alone: outputs too narrow to have ranks within a sample.
         self._narrow = [name for name in amounts if metric == "spearman" and all(
@@ -206,7 +206,7 @@ class _Comparison:
     def _output(self, name: str, reference: Tensors, candidate: Tensors) -> Floats | None:
         """None where it is ranked across samples instead."""
         one, other = reference[name], candidate[name]
-        if (share := share_of_names(name, reference, other)) is not None:
+        if (share := share_of_names(name, reference, candidate)) is not None:
             return share
         if self._metric == "spearman" and entries(one) < MIN_RANKS:
             return None

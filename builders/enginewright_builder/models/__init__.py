@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.detection import check_detection_source, detections_in
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
@@ -48,7 +49,16 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
         return source
     from enginewright_builder.models.finished import Finished
 
-    return Finished(source, steps)
+    step = detections_in(steps)
+    if step is None or not (step.detection and step.detection.from_source):
+        return Finished(source, steps)
+    from enginewright_builder.models.hf_detection import of_folder
+
+    place = steps.index(step)
+    field = f"spec.interface.postprocess[{place}].detection.fromSource"
+    check_detection_source(located, step, field)
+    told, decode = of_folder(located.path, step, field)
+    return Finished(source, (*steps[:place], told, *steps[place + 1:]), decode)
 
 
 def _texted(located: Located, interface: Interface, texts: TensorSpec, workspace: Path | None,

@@ -19,6 +19,7 @@ from enginewright_builder.preprocess import by_products, check, resized_sizes
 from enginewright_builder.shapes import shape_text
 from enginewright_builder.tensors import Array
 
+FIELD = "spec.interface.inputs.preprocess.fromSource"
 # A batch as clients send it to the source's input.
 Processor = Callable[[Array], Array]
 # As PIL numbers its filters, and files keep them.
@@ -61,7 +62,7 @@ def _resized(plane: Array, height: int, width: int, resample: str) -> Array:
 def of_folder(folder: Path, spec: TensorSpec) -> tuple[TensorSpec, Processor]:
     """``spec`` with what the folder's own processor does, and that processor. Raises :class:`UserError`
     ``InterfaceInvalid`` for one that does something that engines do not."""
-    found = _opened(folder)
+    found = opened(folder, FIELD)
     made = dataclasses.replace(spec, **_told(found, spec))
     check(made)
     run = functools.partial(_by_processor, found, made)
@@ -69,7 +70,8 @@ def of_folder(folder: Path, spec: TensorSpec) -> tuple[TensorSpec, Processor]:
     return made, run
 
 
-def _opened(folder: Path) -> Any:
+def opened(folder: Path, field: str) -> Any:
+    """The folder's own image processor. Raises :class:`UserError` ``InterfaceInvalid`` of ``field``."""
     import transformers
 
     loads: Any = transformers.AutoImageProcessor  # it has no types
@@ -77,7 +79,9 @@ def _opened(folder: Path) -> Any:
         return loads.from_pretrained(folder, local_files_only=True, trust_remote_code=False, backend="pil")
     except Exception as error:  # processors fail in as many ways as there are kinds of them
         text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise _unsupported(f"it cannot be loaded: {text[:200]}", type(error).__name__) from error
+        raise UserError("InterfaceInvalid", f"the processor of preprocessor_config.json cannot be loaded: {text[:200]}",
+                        field=field, value=type(error).__name__, remedy="copy preprocessor_config.json beside "
+                        "config.json, or write yourself what it would say, without fromSource") from error
 
 
 def _told(found: Any, spec: TensorSpec) -> dict[str, Any]:
@@ -142,6 +146,6 @@ def _try(spec: TensorSpec, run: Processor) -> None:
 
 def _unsupported(what: str, value: object) -> UserError:
     return UserError("InterfaceInvalid", f"the processor of preprocessor_config.json: {what}",
-                     field="spec.interface.inputs.preprocess.fromSource", value=value,
+                     field=FIELD, value=value,
                      remedy="write the steps yourself (size, resample, cropSize, normalise), or leave preprocess out "
                             "and let clients send what the model takes")

@@ -10,7 +10,7 @@ import numpy as np
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
 from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
-from enginewright_builder.best_few import share_of_names
+from enginewright_builder.names import share_of_names
 from enginewright_builder.tensors import Array, Tensors
 
 # The gate holds the mean of its magnitudes to a limit, of which this is the laxest: one answer may be further out.
@@ -61,12 +61,12 @@ class Window:
         if not isinstance(self._metric, str):
             return np.clip(self._metric(reference, answer), 0.0, 1.0)
         each = [found for name in reference
-                if (found := self._output(name, reference, answer[name])) is not None]
+                if (found := self._output(name, reference, answer)) is not None]
         return np.min(each, axis=0) if each else None
 
-    def _output(self, name: str, references: Tensors, answer: Array) -> Floats | None:
-        reference = references[name]
-        if (share := share_of_names(name, references, answer)) is not None:
+    def _output(self, name: str, references: Tensors, answers: Tensors) -> Floats | None:
+        reference, answer = references[name], answers[name]
+        if (share := share_of_names(name, references, answers)) is not None:
             return share
         metric, here, there = str(self._metric), norms(reference), norms(answer)
         typical = self._typical.get(name) or typical_norm(here)

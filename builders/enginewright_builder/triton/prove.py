@@ -13,11 +13,11 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
-from enginewright_builder.best_few import are_best, missed_share
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, encode, in_sequence, new_sequence
+from enginewright_builder.names import missed_share
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import LOAD_REMEDY, Server
 from enginewright_builder.triton.server import TritonServer
@@ -129,23 +129,15 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
 
 
 def difference_of(name: str, served: Tensors, expected: Tensors) -> float:
-    """:func:`difference` of one output; of the best few classes the share that is not found."""
-    missed = _missed(name, served, expected)
+    """:func:`difference` of one output; of the best few classes, and of detections, the share that is not found."""
+    missed = missed_share(name, expected, served)
     return difference(served.get(name), expected[name]) if missed is None else missed
 
 
 def similarity_of(name: str, served: Tensors, expected: Tensors) -> float:
-    """:func:`similarity` of one output; of the best few classes the share that is found."""
-    missed = _missed(name, served, expected)
+    """:func:`similarity` of one output; of the best few classes, and of detections, the share that is found."""
+    missed = missed_share(name, expected, served)
     return similarity(served.get(name), expected[name]) if missed is None else 1.0 - missed
-
-
-def _missed(name: str, served: Tensors, expected: Tensors) -> float | None:
-    """None for anything else than the best few classes."""
-    got = served.get(name)
-    if got is None or got.size != expected[name].size or not are_best(name, expected):
-        return None
-    return missed_share(name, expected, got)
 
 
 def difference(served: NDArray[Any] | None, expected: NDArray[Any]) -> float:

@@ -16,6 +16,7 @@ from enginewright.core.spec.engine import TokensSpec
 from enginewright.core.spec.quality_rules import is_captured
 from enginewright.core.spec.queue import QueuePolicySpec, QueueSpec
 from enginewright.core.spec.source import (
+    DetectionSpec,
     ImageSizeSpec,
     InputSpec,
     PaddingSpec,
@@ -259,7 +260,14 @@ def _padding(padding: PaddingSpec) -> contract.Padding:
 def _step(step: PostprocessStepSpec) -> contract.PostprocessStep:
     mask = step.mask or ("attention_mask" if step.function == "meanPooling" else "")
     return contract.PostprocessStep(output=step.output, function=step.function, mask=mask, axis=step.axis or 0,
-                                    k=step.k or 0)
+                                    k=step.k or 0, detection=_detection(step.detection) if step.detection else None)
+
+
+def _detection(how: DetectionSpec) -> contract.Detection:
+    return contract.Detection(
+        boxes=how.boxes, box_format=how.box_format, box_unit=how.box_unit, scoring=how.scoring,
+        background=how.background, threshold=how.threshold, nms_threshold=how.nms_threshold or 0.0,
+        target_sizes=how.target_sizes, from_source=how.from_source)
 
 
 def _tensor(tensor: TensorSpec) -> contract.TensorSpec:

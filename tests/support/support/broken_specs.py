@@ -71,6 +71,10 @@ def _picked(*steps: dict[str, Any], classes: list[int] | None = None) -> dict[st
     return {**SOURCE, "interface": {**stated, "postprocess": [{"output": "logits", **step} for step in steps]}}
 
 
+def _boxes(**detection: Any) -> dict[str, Any]:
+    return _picked({"function": "objectDetection", "detection": detection})
+
+
 def _texts(*others: dict[str, Any], **changed: Any) -> dict[str, Any]:
     given = {"name": "text", "dtype": "string", "preprocess": {"fromSource": True}, **changed}
     return {**SOURCE, "interface": {"inputs": [given, *others]}}
@@ -552,7 +556,26 @@ BROKEN = (
         {"output": "logits", "function": "softmax", "axis": 1}]}},
            "spec.interface.postprocess[0].axis", "1", "write function argMax", "axis is for function argMax alone"),
     Broken("a number of classes of what picks one", _picked({"function": "argMax", "k": 5}),
-           "spec.interface.postprocess[0].k", "5", "write function topK", "k is for function topK alone"),
+           "spec.interface.postprocess[0].k", "5", "write function topK", "k is for functions topK and"),
+    Broken("boxes of outputs that nothing is said of", _picked({"function": "objectDetection"}),
+           "spec.interface.postprocess[0].detection", "null", "such as {fromSource: true}",
+           "objectDetection needs detection"),
+    Broken("a detector that is a classifier", _picked({"function": "softmax", "detection": {"fromSource": True}}),
+           "spec.interface.postprocess[0].detection", "true", "write function objectDetection",
+           "detection is for function objectDetection alone"),
+    Broken("a detector that is described twice", _boxes(fromSource=True, scoring="sigmoid"),
+           "spec.interface.postprocess[0].detection.fromSource", "true", "all of detection but threshold and",
+           "what outputs mean is said twice"),
+    Broken("every box held against every other", _boxes(boxes="boxes", nmsThreshold=0.5),
+           "spec.interface.postprocess[0].detection.threshold", "0.0", "such as 0.05",
+           "nmsThreshold holds boxes against each other"),
+    Broken("probabilities of what becomes boxes", _picked(
+        {"function": "softmax"}, {"function": "objectDetection", "detection": {"fromSource": True}}),
+           "spec.interface.postprocess[1].function", "objectDetection", "let detection.scoring say"),
+    Broken("boxes in the size of no input", {**SOURCE, "interface": {
+        "inputs": [{"name": "image", "dtype": "float32"}],
+        **_boxes(fromSource=True, targetSizes="photo")["interface"]}},
+           "spec.interface.postprocess[0].detection.targetSizes", "photo", "write one of image"),
     Broken("the best few, of unknown number", _picked({"function": "topK"}),
            "spec.interface.postprocess[0].k", "null", "write how many, such as 5", "topK needs k"),
     Broken("the best few along a dimension", _picked({"function": "topK", "k": 5, "axis": 1}),

@@ -61,7 +61,9 @@ _steps: st.SearchStrategy[Raw] = st.sampled_from([
     {"output": "scores", "function": "softmax"}, {"output": "tokens", "function": "meanPooling"},
     {"output": "tokens", "function": "meanPooling", "mask": "mask"}, {"output": "tokens", "function": "l2Normalise"},
     {"output": "scores", "function": "argMax"}, {"output": "map", "function": "argMax", "axis": 1},
-    {"output": "classes", "function": "topK", "k": 5}])
+    {"output": "classes", "function": "topK", "k": 5},
+    {"output": "found", "function": "objectDetection", "k": 9,
+     "detection": {"boxUnit": "pixels", "threshold": 0.1, "nmsThreshold": 0.5}}])
 _toleration = st.sampled_from([{"operator": "Exists"}, {"key": "spot", "value": "yes", "effect": "NoSchedule"},
                                {"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}])
 _PADDED: Raw = {"padding": {"values": [{"input": "input_ids", "value": 1}]}}

@@ -15,11 +15,12 @@ from hypothesis.extra import numpy as arrays
 from enginewright_builder.accuracy.gate import compare
 from enginewright_builder.accuracy.scores import SCORES
 from enginewright_builder.accuracy.task import Exam, Labels
-from enginewright_builder.best_few import NEAR_TIE, are_best, found_share, missed_share
+from enginewright_builder.best_few import NEAR_TIE, are_best, found_share
 from enginewright_builder.contract import PostprocessStep, TaskRequest
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import _compare
 from enginewright_builder.ids import equal_share
+from enginewright_builder.names import missed_share
 from enginewright_builder.postprocess import applied
 from enginewright_builder.quality.window import Window
 from enginewright_builder.tensors import Array, Tensors
@@ -84,7 +85,7 @@ def test_near_ties_change_places() -> None:
     by_place = equal_share(reference["logits_indices"], candidate["logits_indices"])
     assert by_place.max() == 1 - 2 / K
     assert compare("cosine", [reference], [candidate]).passes(0.02)
-    assert missed_share("logits_indices", reference, candidate["logits_indices"]) == 0.0
+    assert missed_share("logits_indices", reference, candidate) == 0.0
 
 
 def rounded(values: Array, axis: int) -> Array:
@@ -101,7 +102,7 @@ def test_low_precision_loses_about_as_much_as_with_the_best_class() -> None:
     reference, candidate = best(exact)["logits_indices"], best(low)["logits_indices"]
     flipped = 1 - equal_share(reference[:, :1], candidate[:, :1]).mean()
     by_place = 1 - equal_share(reference, candidate).mean()
-    missed = missed_share("logits_indices", best(exact), candidate)
+    missed = missed_share("logits_indices", best(exact), best(low))
     assert 0 < missed < 2 * flipped
     assert by_place > 3 * missed
 
@@ -153,18 +154,18 @@ def test_they_are_known_by_name_and_type(changed: Tensors, told: bool) -> None:
 
 def test_export_proof_and_monitor_compare_them_so_too() -> None:
     name, swapped, wrong = "logits_indices", best(LOGITS + np.float32(1e-6)), with_classes(lambda one: one + 1)
-    for got, missed in ((swapped, 0.0), (wrong, missed_share(name, RIGHT, wrong[name]))):
+    for got, missed in ((swapped, 0.0), (wrong, missed_share(name, RIGHT, wrong))):
         assert difference_of(name, {name: got[name].ravel()}, RIGHT) == missed
         assert similarity_of(name, got, RIGHT) == 1 - missed
     assert difference_of(name, {}, RIGHT) == np.inf
-    _compare(name, 400, RIGHT, swapped[name])
+    _compare(name, 400, RIGHT, swapped)
     with pytest.raises(UserError, match="logits_indices"):
-        _compare(name, 400, RIGHT, wrong[name])
+        _compare(name, 400, RIGHT, wrong)
     window = Window("cosine", 10)
     assert window.add(RIGHT, RIGHT)
     assert window.add(RIGHT, wrong)
     assert window.scores[0] == pytest.approx(1.0)
-    assert window.scores[1] == pytest.approx(1 - missed_share(name, RIGHT, wrong[name]))
+    assert window.scores[1] == pytest.approx(1 - missed_share(name, RIGHT, wrong))
 
 
 # Labels, 60 % of which are the best class; some samples have none.

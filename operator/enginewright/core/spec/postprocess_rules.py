@@ -8,27 +8,55 @@ from collections.abc import Iterator
 from enginewright.core.problems import Problem
 from enginewright.core.spec.engine import TaskSpec
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import InterfaceSpec, PostprocessStepSpec
+from enginewright.core.spec.source import DetectionSpec, InterfaceSpec, PostprocessStepSpec
 from enginewright_builder.contract import INDICES
 
-TOP_K = "topK"
+TOP_K, OBJECT_DETECTION = "topK", "objectDetection"
 # Metrics on labels that the best few classes answer.
 TOP5, TOP = "top5", 5
 OF_BEST = ("accuracy", TOP5, "f1-macro", "f1-micro")
 # The functions that each field is for.
-_OWN = {"mask": "meanPooling", "axis": "argMax", "k": TOP_K}
+_OWN = {"mask": ("meanPooling",), "axis": ("argMax",), "k": (TOP_K, OBJECT_DETECTION),
+        "detection": (OBJECT_DETECTION,)}
 
 
 def postprocess_problems(interface: InterfaceSpec, task: TaskSpec | None) -> Iterator[Problem]:
     for index, step in enumerate(interface.postprocess):
         field = f"spec.interface.postprocess[{index}]"
-        for name, function in _OWN.items():
-            if getattr(step, name) not in (None, "") and step.function != function:
+        for name, functions in _OWN.items():
+            if getattr(step, name) not in (None, "") and step.function not in functions:
                 yield _problem(f"{field}.{name}", getattr(step, name), f"says nothing of function {step.function}",
-                               f"remove it, or write function {function}")
+                               f"remove it, or write function {functions[0]}")
         if step.function == TOP_K:
             yield from _best_few(field, index, interface)
             yield from _labels(step, task)
+        if step.function == OBJECT_DETECTION:
+            yield from _detection(field, index, interface)
+
+
+def _detection(field: str, index: int, interface: InterfaceSpec) -> Iterator[Problem]:
+    step, how = interface.postprocess[index], interface.postprocess[index].detection
+    if how is None:
+        yield _problem(f"{field}.detection", None, "is missing, and objectDetection needs to know what outputs mean",
+                       "write detection, such as {fromSource: true}")
+        return
+    meanings = how.model_copy(update={"threshold": 0.0, "target_sizes": ""})
+    if how.from_source and meanings != DetectionSpec(from_source=True):
+        yield _problem(f"{field}.detection.fromSource", True, "says what outputs mean, and so do other fields",
+                       "remove fromSource, or all of detection but threshold and targetSizes")
+    if how.nms_threshold is not None and not how.threshold > 0:
+        yield _problem(f"{field}.detection.threshold", how.threshold,
+                       "lets nmsThreshold hold every box against every other",
+                       "write the least score that counts, such as 0.05")
+    for other in (*interface.postprocess[:index], *interface.postprocess[index + 1:]):
+        if other.function == OBJECT_DETECTION or other.output in (step.output, how.boxes or step.output):
+            yield _problem(f"{field}.function", step.function, f"is beside {other.function} of {other.output}, and "
+                           "objectDetection is the only step of its outputs",
+                           "let detection.scoring say what is made of scores, and remove the other")
+    inputs = [one.name for one in interface.inputs]
+    if how.target_sizes and inputs and how.target_sizes not in inputs:
+        yield _problem(f"{field}.detection.targetSizes", how.target_sizes, "is no input",
+                       f"write one of {', '.join(inputs)}")
 
 
 def _labels(step: PostprocessStepSpec, task: TaskSpec | None) -> Iterator[Problem]:
@@ -71,4 +99,6 @@ def _pooled(shape: tuple[int | str, ...], before: list[PostprocessStepSpec]) -> 
 
 
 def _problem(field: str, value: object, problem: str, remedy: str) -> Problem:
+    if isinstance(value, DetectionSpec):
+        value = value.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return Problem(field=field, value=show(value), message=problem, remedy=remedy)

@@ -360,10 +360,27 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="mask is for function meanPooling alone; remove it, or write function meanPooling", field=".mask"),
         Rule(rule="!has(self.axis) || self.function == 'argMax'",
              message="axis is for function argMax alone; remove it, or write function argMax", field=".axis"),
-        Rule(rule="!has(self.k) || self.function == 'topK'",
-             message="k is for function topK alone; remove it, or write function topK", field=".k"),
+        Rule(rule="!has(self.k) || self.function in ['topK', 'objectDetection']",
+             message="k is for functions topK and objectDetection alone; remove it, or write function topK",
+             field=".k"),
         Rule(rule="has(self.k) || self.function != 'topK'", message="topK needs k; write how many classes, such as 5",
              field=".k"),
+        Rule(rule="!has(self.detection) || self.function == 'objectDetection'",
+             message="detection is for function objectDetection alone; remove it, or write function objectDetection",
+             field=".detection"),
+        Rule(rule="has(self.detection) || self.function != 'objectDetection'",
+             message="objectDetection needs detection, which says what outputs mean; write detection, such as "
+                     "{fromSource: true}", field=".detection"),
+    ),
+    "spec.interface.postprocess[].detection": (
+        Rule(rule="!self.fromSource || ((!has(self.boxes) || self.boxes == '') && self.boxFormat == 'cxcywh' && "
+                  "self.boxUnit == 'relative' && self.scoring == 'none' && self.background == 'none' && "
+                  "!has(self.nmsThreshold))",
+             message="what outputs mean is said twice; remove fromSource, or all of detection but threshold and "
+                     "targetSizes", field=".fromSource"),
+        Rule(rule="!has(self.nmsThreshold) || self.threshold > 0.0",
+             message="nmsThreshold holds boxes against each other that score above threshold; write threshold, such as "
+                     "0.05", field=".threshold"),
     ),
     "spec.quality.capture": (
         Rule(rule="self.retentionSeconds >= self.intervalSeconds && "

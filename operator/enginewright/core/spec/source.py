@@ -212,25 +212,57 @@ class InputSpec(TensorSpec):
     itself takes float32. A quarter of the bytes travels. Evaluation and calibration data are bytes as well."""
 
 
+class DetectionSpec(SpecModel):
+    """What the outputs of a detector mean."""
+
+    from_source: bool = False
+    """The source is a Hugging Face folder, whose own processor says it. Beside it stand threshold and targetSizes
+    alone."""
+    boxes: str = Field(default="", max_length=MAX_NAME)
+    """The output of boxes, [batch, boxes, 4], beside scores [batch, boxes, classes]. Left out: the output itself has
+    boxes in front of scores, [batch, 4 + classes, boxes], as YOLO's exports do."""
+    box_format: Literal["cxcywh", "xyxy"] = "cxcywh"
+    """What the four numbers of a box are: its centre, width and height, or its corners."""
+    box_unit: Literal["relative", "pixels"] = "relative"
+    """What they count: shares of the image's width and height, or pixels of the source's own input."""
+    scoring: Literal["none", "softmax", "sigmoid"] = "none"
+    """What makes scores of the output. softmax leaves a box its best class alone. With sigmoid, and with none, which
+    takes scores as they are, each class of a box counts by itself."""
+    background: Literal["none", "first", "last"] = "none"
+    """Which class means that there is nothing. It is not answered, and the others keep their numbers."""
+    threshold: float = Field(default=0.0, ge=0, le=1)
+    """What a score must exceed. Rows below have score 0, label -1 and a box of zeros."""
+    nms_threshold: float | None = Field(default=None, gt=0, le=1)
+    """Of two boxes of one class whose intersection over union is above this, the better one stays. Needs threshold.
+    Left out: all stay, as detectors without non-maximum suppression want it."""
+    target_sizes: str = Field(default="", max_length=MAX_NAME)
+    """The input of images in whose height and width boxes are answered, in pixels as clients send it. Left out: boxes
+    stay in boxUnit."""
+
+
 class PostprocessStepSpec(SpecModel):
     """What becomes of one output before clients get it, as part of the engine, under the same name. topK also
     answers under a second name."""
 
     output: str = Field(min_length=1, max_length=MAX_NAME)
     """Name of the source's output."""
-    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax", "topK"]
+    function: Literal["softmax", "sigmoid", "meanPooling", "l2Normalise", "argMax", "topK", "objectDetection"]
     """softmax, over the last dimension; sigmoid, of each number; meanPooling, the mean of the tokens' vectors without
     padding, [batch, tokens, width] to [batch, width]; l2Normalise, divided by the length, along the last dimension;
     argMax, the number of the best class as int32, [batch, classes] to [batch, 1]; topK, the scores of the k best
     classes from the best on, [batch, classes] to [batch, k], and beside them, as output NAME_indices, the numbers of
-    these classes as int32. topK is the last step of its output."""
+    these classes as int32. topK is the last step of its output. objectDetection, in the place of its outputs the k best
+    detections as scores, labels and boxes: [batch, k], int32 [batch, k] and [batch, k, 4] with corners."""
     mask: str = Field(default="", max_length=MAX_NAME)
     """With meanPooling: the input that has 1 for each token and 0 for padding. Left out: attention_mask."""
     axis: int | None = Field(default=None, ge=1, le=7)
     """With argMax: the dimension of classes, 1 for the first behind the batch, as of segmentations, [batch, classes,
     height, width] to [batch, height, width]. Left out: the last."""
     k: int | None = Field(default=None, ge=1, le=3840)
-    """With topK: how many classes, at most as many as there are. TensorRT picks no more than 3840."""
+    """With topK: how many classes, at most as many as there are. With objectDetection: how many detections; left out
+    100, or as many as there are boxes. TensorRT picks no more than 3840."""
+    detection: DetectionSpec | None = None
+    """With objectDetection: what the outputs mean."""
 
 
 class PadValueSpec(SpecModel):

@@ -125,6 +125,9 @@ LANGUAGE: Raw = {
 
 BATCH: Raw = {
     "source": {"uri": "hf://org/name@main"},
+    "interface": {"postprocess": [{"output": "logits", "function": "objectDetection", "k": 50, "detection": {
+        "fromSource": False, "boxes": "corners", "boxFormat": "xyxy", "boxUnit": "pixels", "scoring": "sigmoid",
+        "background": "first", "threshold": 0.05, "nmsThreshold": 0.5, "targetSizes": "photo"}}]},
     "placement": {"spot": {"builds": "Prefer", "replicas": "Require"}},
     "batch": {"input": {"uri": "pvc://data/rows.npz"}, "output": {"uri": "pvc://data/answers"}, "shards": 100,
               "parallelism": 8},

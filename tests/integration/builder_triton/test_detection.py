@@ -1,0 +1,152 @@
+"""A real tritonserver answers with boxes: of a Hugging Face folder in the pixels of the client's image, as its own
+processor makes them; of an ONNX file in YOLO's layout behind non-maximum suppression."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+from enginewright_builder.contract import (
+    AccuracyRequest,
+    BatchingRequest,
+    BuildRequest,
+    DataRequest,
+    Detection,
+    EngineRequest,
+    Interface,
+    PostprocessStep,
+    Preprocess,
+    SourceRequest,
+    TensorSpec,
+)
+from enginewright_builder.load import Channels, encode
+from enginewright_builder.load.requests import decode
+from enginewright_builder.models import finished
+from enginewright_builder.pipeline import run_build
+from enginewright_builder.pod import smoke
+from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.same_boxes import agreements, overlaps
+from enginewright_builder.tensors import Tensors
+from enginewright_builder.triton.server import TritonServer
+from support.detectors import PIXELS, SENT, images, yolo, yolos
+
+pytestmark = [pytest.mark.triton]
+FOLDER = Interface(
+    inputs=(TensorSpec(name="pixel_values", dtype="uint8", shape=("batch", *SENT, 3),
+                       preprocess=Preprocess(from_source=True)),),
+    postprocess=(PostprocessStep(output="logits", function="objectDetection", detection=Detection(
+        from_source=True, threshold=0.15, target_sizes="pixel_values")),))
+SUPPRESSED = Interface(postprocess=(PostprocessStep(
+    output="output0", function="objectDetection", k=10,
+    detection=Detection(box_unit="pixels", threshold=0.2, nms_threshold=0.5)),))
+
+
+def request(source: Path, interface: Interface, sent: Tensors, folder: Path) -> BuildRequest:
+    np.savez(folder / "images.npz", **sent)
+    return BuildRequest(
+        model_name="boxes", source=SourceRequest(uri=str(source)), store_path=str(folder / "store"),
+        interface=interface,
+        engine=EngineRequest(precision="fp32", fallback="source", max_batch_size=4, build_budget_seconds=900),
+        accuracy=AccuracyRequest(tolerance=0.1, evaluation=DataRequest(uri=str(folder / "images.npz"))),
+        batching=BatchingRequest(preferred_batch_sizes=(2, 4), max_queue_delay_us=100))
+
+
+async def served(folder: Path, sent: Tensors) -> Tensors:
+    """Answers to batches of three, after the smoke test that replicas do."""
+    recorded = json.loads((folder / "smoke.json").read_text())
+    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+                Channels(server.grpc_url) as channels):
+        port = int(server.address.http.rpartition(":")[2])
+        assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)
+        count = len(next(iter(sent.values())))
+        calls = [{name: array[start:start + 3] for name, array in sent.items()} for start in range(0, count, 3)]
+        parts = [decode(await channels.call(encode("model", call).payload, 30.0)) for call in calls]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+@pytest.mark.torch
+def test_a_folder_is_served_with_the_boxes_of_its_own_processor(tmp_path: Path) -> None:
+    import torch
+    import transformers
+
+    source = yolos(tmp_path / "yolos")
+    asked = request(source, FOLDER, {"pixel_values": images(60, *SENT)}, tmp_path)
+    outcome = run_build(asked, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
+    assert outcome.error is None
+    sent = images(9, *SENT, seed=1)
+    got = asyncio.run(served(tmp_path / "store" / outcome.fingerprint, {"pixel_values": sent}))
+    model = transformers.YolosForObjectDetection.from_pretrained(source).eval()
+    processor = transformers.YolosImageProcessor.from_pretrained(source)
+    with torch.no_grad():
+        theirs = processor.post_process_object_detection(
+            model(**processor(images=list(sent), return_tensors="pt")), threshold=0.15, target_sizes=[SENT] * 9)
+    assert sum(len(one["scores"]) for one in theirs) > 9
+    for row, one in enumerate(theirs):
+        found = got["labels"][row] >= 0
+        assert found.sum() == len(one["scores"])
+        expected = {name: values.numpy()[None] for name, values in one.items()}
+        expected["labels"] = expected["labels"].astype(np.int32)
+        assert agreements(expected, {name: got[name][row][found][None] for name in expected})[0] > 0.99
+
+
+def test_boxes_that_overlap_are_served_once(tmp_path: Path) -> None:
+    source = yolo(tmp_path / "yolo.onnx")
+    sent = {"images": images(60, PIXELS, PIXELS).transpose(0, 3, 1, 2).astype(np.float32) / 255}
+    outcome = run_build(request(source, SUPPRESSED, sent, tmp_path), tmp_path / "scratch",
+                        Tracker(JsonLines(io.StringIO())))
+    assert outcome.error is None
+    some = {"images": sent["images"][:9]}
+    got = asyncio.run(served(tmp_path / "store" / outcome.fingerprint, some))
+    (raw,) = onnxruntime.InferenceSession(str(source)).run(None, some)
+    below = raw[:, 4:].max(axis=1) > 0.2
+    assert below.sum() > (got["labels"] >= 0).sum() > 9
+    for row in range(9):
+        kept = got["labels"][row] >= 0
+        assert got["scores"][row][kept][0] == pytest.approx(raw[row, 4:].max(), rel=1e-4)
+        for label in np.unique(got["labels"][row][kept]):
+            boxes = got["boxes"][row][got["labels"][row] == label]
+            assert max((overlaps(box, boxes[place + 1:]).max(initial=0.0) for place, box in enumerate(boxes))) <= 0.5
+
+
+def scaled(graph: onnx.GraphProto) -> None:
+    graph.initializer.append(numpy_helper.from_array(np.float32([1.02]), "sabotage"))
+    rename(graph, "boxes")
+    graph.node.append(helper.make_node("Mul", ["boxes/right", "sabotage"], ["boxes"]))
+
+
+def swapped(graph: onnx.GraphProto) -> None:
+    graph.initializer.append(numpy_helper.from_array(np.int32([1]), "sabotage"))
+    rename(graph, "labels")
+    graph.node.append(helper.make_node("BitwiseXor", ["labels/right", "sabotage"], ["labels"]))
+
+
+def rename(graph: onnx.GraphProto, name: str) -> None:
+    for node in graph.node:
+        node.output[:] = [f"{name}/right" if one == name else one for one in node.output]
+
+
+@pytest.mark.parametrize("sabotage", [scaled, swapped])
+def test_a_graph_with_other_boxes_is_refused(sabotage: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boxes 2 % larger; labels of neighbours swapped."""
+    right = finished.fold_outputs
+
+    def wrong(path: Path, *rest: object) -> None:
+        right(path, *rest)  # type: ignore[arg-type]
+        model = onnx.load(str(path))
+        sabotage(model.graph)  # type: ignore[operator]
+        onnx.save(model, str(path))
+
+    monkeypatch.setattr(finished, "fold_outputs", wrong)
+    sent = {"images": images(60, PIXELS, PIXELS).transpose(0, 3, 1, 2).astype(np.float32) / 255}
+    outcome = run_build(request(yolo(tmp_path / "yolo.onnx"), SUPPRESSED, sent, tmp_path), tmp_path / "scratch",
+                        Tracker(JsonLines(io.StringIO())))
+    assert outcome.error is not None
+    assert outcome.error.reason == "ExportMismatch"
