@@ -102,7 +102,10 @@ def plan(step: PostprocessStep, interface: Interface, field: str) -> Plan:
         if name in taken and name not in made.consumed:
             raise _invalid(f"the model has a tensor {name!r} already, under which {step.function} answers",
                            f"{field}.output", name, "rename it in the model")
-    return dataclasses.replace(made, **_sizes(how, interface, field)) if how.target_sizes else made
+    if not how.target_sizes:
+        return made
+    axes, source = _sizes(how, interface, field)
+    return dataclasses.replace(made, axes=axes, source=source)
 
 
 def made_outputs(one: Plan) -> tuple[TensorSpec, ...]:
@@ -119,8 +122,9 @@ def _counted(step: PostprocessStep, how: Detection, outputs: Mapping[str, Tensor
     wanted = "[batch, boxes, classes]" if how.boxes else "[batch, 4 + classes, boxes]"
     width = shape[2 if how.boxes else 1] if len(shape) == 3 else ""
     if shape[:1] != (BATCH,) or not isinstance(width, int):
-        raise _invalid(f"output {step.output!r} is {shape_text(shape)}, expected {wanted} with a fixed number "
-                       "of classes", f"{field}.output", shape_text(shape), "name the output of scores for each box and class")
+        raise _invalid(f"output {step.output!r} is {shape_text(shape)}, expected {wanted} with a fixed number of "
+                       "classes", f"{field}.output", shape_text(shape),
+                       "name the output of scores for each box and class")
     if len(boxes) != 3 or boxes[2] != _CORNERS or (how.boxes and _differ(boxes[1], shape[1])):
         raise _invalid(f"output {how.boxes!r} is {shape_text(boxes)}, and {step.output!r} {shape_text(shape)}",
                        f"{field}.detection.boxes", shape_text(boxes), "name an output [batch, boxes, 4] of as many "
@@ -147,7 +151,8 @@ def _picked(step: PostprocessStep, how: Detection, count: int | str, classes: in
     return step.k or min(_USUAL, most)
 
 
-def _sizes(how: Detection, interface: Interface, field: str) -> dict[str, tuple[int, int]]:
+def _sizes(how: Detection, interface: Interface, field: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Of a :class:`Plan`, ``axes`` and ``source``."""
     field = f"{field}.detection.targetSizes"
     image = next((spec for spec in interface.inputs if spec.name == how.target_sizes), None)
     if image is None or len(image.shape) != 4:
@@ -163,7 +168,7 @@ def _sizes(how: Detection, interface: Interface, field: str) -> dict[str, tuple[
             raise _invalid(f"boxes are in pixels of {image.name!r} as they are", field, how.target_sizes,
                            "leave targetSizes out, or write boxUnit: relative if they are shares of the image")
         source = image.preprocess.made
-    return {"axes": _axes(image), "source": source}
+    return _axes(image), source
 
 
 def _axes(image: TensorSpec) -> tuple[int, int]:
@@ -225,7 +230,8 @@ def _corners(one: Plan, inputs: Tensors, boxes: Floats) -> Floats:
         return boxes
     shape = inputs[one.how.target_sizes].shape
     height, width = (shape[axis] / size for axis, size in zip(one.axes, one.source, strict=True))
-    return boxes * np.array([width, height, width, height])
+    made: Floats = boxes * np.array([width, height, width, height])
+    return made
 
 
 def _kept(one: Plan, scores: Floats, boxes: Floats) -> Floats:

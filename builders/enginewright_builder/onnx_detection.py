@@ -42,9 +42,9 @@ def fold_detection(graph: onnx.GraphProto, one: Plan, name: str) -> None:
     graph.node.extend(made.nodes)
     graph.initializer.extend(made.constants)
     for spec in made_outputs(one):
-        value = helper.make_tensor_value_info(spec.name, _TYPES[spec.dtype], spec.shape)
-        value.type.tensor_type.shape.dim[0].CopyFrom(batch)
-        graph.output.append(value)
+        answer = helper.make_tensor_value_info(spec.name, _TYPES[spec.dtype], spec.shape)
+        answer.type.tensor_type.shape.dim[0].CopyFrom(batch)
+        graph.output.append(answer)
 
 
 def _split(made: GraphSteps, one: Plan, outputs: dict[str, str]) -> tuple[str, str]:

@@ -177,8 +177,9 @@ def applied(steps: Sequence[PostprocessStep], inputs: Tensors, answers: Tensors,
         else:
             made[step.output] = _FUNCTIONS[step.function](values.astype(np.float64))
     # Rounded at the end, as engines do: what is rounded before classes are picked has ties that were none.
-    return found | {name: array if array.dtype == CLASSES else array.astype(answers[name].dtype, copy=False)
-                    for name, array in made.items()}
+    own = {name: array if array.dtype == CLASSES else array.astype(answers[name].dtype, copy=False)
+           for name, array in made.items()}
+    return {**own, **found}
 
 
 def best(step: PostprocessStep, values: Array) -> Array:

@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder.accuracy.groups import check_groups
-from enginewright_builder.accuracy.label_fit import check_best, check_fit, output_of
+from enginewright_builder.accuracy.label_fit import (
+    check_best,
+    check_detection,
+    check_fit,
+    check_no_detection,
+    output_of,
+)
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
@@ -28,7 +34,7 @@ from enginewright_builder.data.files import (
     read_samples,
 )
 from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
-from enginewright_builder.detection import check_detection_source
+from enginewright_builder.detection import MADE, check_detection_source, detections_in
 from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
@@ -233,7 +239,11 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
         return
     named = {spec.name: spec for spec in outputs}
     output = output_of(accuracy.task, list(named))
+    if check_detection(accuracy.task, output, list(named)):
+        return
     steps = request.interface.postprocess if request.interface else ()
+    if detections_in(steps) and output in MADE:
+        check_no_detection(accuracy.task, output)
     if best := best_few_in(steps, output):
         check_best(accuracy.task, indices_of(best.output), best.k, labels_of(evaluation.columns))
         return

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -96,14 +97,17 @@ def _shared_out(scores: Floats) -> Floats:
 def drawn_sums(values: Any) -> Floats:
     """``[draws, figures]``: sums of each figure of ``values`` (``[samples, figures]``, an array or a sparse one) by the
     same draws of weights for equal numbers of samples."""
-    count = values.shape[0]
+    return np.concatenate([weights @ values for weights in draws(values.shape[0])])
+
+
+def draws(count: int) -> Iterator[Floats]:
+    """Weights of ``count`` samples, ``[draws, count]`` in parts; the same for equal numbers."""
     if count <= _KEPT_SAMPLES:
-        kept: Floats = _weights(count) @ values
-        return kept
+        yield _weights(count)
+        return
     rng, at_once = np.random.default_rng(0), max(1, _DRAWS_AT_ONCE // count)
-    parts = [_normalised(rng.standard_exponential((min(at_once, _DRAWS - start), count))) @ values
-             for start in range(0, _DRAWS, at_once)]
-    return np.concatenate(parts)
+    for start in range(0, _DRAWS, at_once):
+        yield _normalised(rng.standard_exponential((min(at_once, _DRAWS - start), count)))
 
 
 @functools.lru_cache(maxsize=8)

@@ -10,6 +10,7 @@ import numpy as np
 
 from enginewright_builder.accuracy.task_rules import (
     CLASSIFICATION,
+    DETECTION,
     F1_METRICS,
     IGNORED,
     NDCG,
@@ -20,6 +21,7 @@ from enginewright_builder.accuracy.task_rules import (
 )
 from enginewright_builder.contract import TaskRequest
 from enginewright_builder.errors import UserError
+from enginewright_builder.same_boxes import BOXES, LABELS, SCORES
 
 Shape = tuple[int | str, ...]
 TOP, TOP5 = 5, "top5"
@@ -32,7 +34,28 @@ def output_of(task: TaskRequest, outputs: Sequence[str]) -> str:
     if task.output and task.output not in outputs:
         raise invalid(f"the model does not answer {task.output!r}", "output", task.output,
                       f"write one of {', '.join(outputs)}")
-    return task.output or outputs[0]
+    return task.output or (BOXES if task.metric in DETECTION and BOXES in outputs else outputs[0])
+
+
+def check_detection(task: TaskRequest, output: str, outputs: Sequence[str]) -> bool:
+    """Whether the answer is detections, and the metric of these. Raises :class:`UserError` ``TaskInvalid`` where one of
+    the two is without the other."""
+    detects = all(name in outputs for name in (SCORES, LABELS, BOXES))
+    if task.metric in DETECTION and not detects:
+        raise invalid(f"{task.metric} takes detections, and the model answers {', '.join(outputs)}", "metric",
+                      task.metric, "let function objectDetection of spec.interface.postprocess make boxes, or write "
+                                   "another metric")
+    if task.metric in DETECTION and output not in (SCORES, LABELS, BOXES):
+        raise invalid(f"{task.metric} is of {SCORES}, {LABELS} and {BOXES} together, not of {output}", "output", output,
+                      "remove it")
+    return task.metric in DETECTION
+
+
+def check_no_detection(task: TaskRequest, output: str) -> None:
+    """``output`` is one of detections. Raises :class:`UserError` ``TaskInvalid`` for a metric of anything else."""
+    if task.metric not in DETECTION:
+        raise invalid(f"{task.metric} is not of detections, and {output} has some", "metric", task.metric,
+                      f"write {' or '.join(DETECTION)}, or name another output in spec.accuracy.task.output")
 
 
 def check_best(task: TaskRequest, output: str, picked: int, labels: Sequence[Any], first: int = 0) -> None:

@@ -8,6 +8,8 @@ seen, on which everything is lost.
 * For a metric that is a mean over samples, such as accuracy, that is Gaffke's bound (2005) on the mean of the paired
   differences; ``n`` samples on which both are equally right prove a loss of at most ``1 − α^(1/n)``, about ``3/n``.
 * For others, such as F1, it is Rubin's (1981) Bayesian bootstrap of the pairs, with the same unseen sample.
+* Average precision is no function of sums; its bound is the same bootstrap, of detections ranked by score under the
+  same weights of images.
 * The unit that is weighed is a sample, or a query with all its samples.
 * A loss is in points: 0.01 is one of a hundred. Of ``mae`` and ``rmse``, which have no scale, it is a share of the
   source's own error. No bound assumes nothing of errors that have no limit (Bahadur and Savage 1956): what is unseen
@@ -27,13 +29,25 @@ import numpy as np
 from scipy import sparse
 
 from enginewright_builder.accuracy import task_metrics
+from enginewright_builder.accuracy.average_precision import AveragePrecision
 from enginewright_builder.accuracy.bounds import Floats, drawn_lower_bound, drawn_sums
 from enginewright_builder.accuracy.groups import places_of
-from enginewright_builder.accuracy.label_fit import BY_CLASS, TOP, check_best, check_fit, one_number, output_of, several
+from enginewright_builder.accuracy.label_fit import (
+    BY_CLASS,
+    TOP,
+    check_best,
+    check_detection,
+    check_fit,
+    check_no_detection,
+    one_number,
+    output_of,
+    several,
+)
 from enginewright_builder.accuracy.rules import samples_needed
 from enginewright_builder.accuracy.task_metrics import F1, Among, Deviation, Ndcg, TaskMetric, TopK, Wer
 from enginewright_builder.accuracy.task_rules import (
     CLASSIFICATION,
+    DETECTION,
     ERRORS,
     F1_METRICS,
     IGNORED,
@@ -45,9 +59,12 @@ from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.best_few import are_best, indices_of
 from enginewright_builder.contract import TaskFigure, TaskRequest
 from enginewright_builder.ids import are_ids
+from enginewright_builder.same_boxes import BOXES, LABELS, SCORES, are_detections
 from enginewright_builder.tensors import Array, Tensors
 
 _SMALLEST = 1e-300
+# Of COCO's mAP.
+_OVERLAPS = tuple(0.5 + 0.05 * step for step in range(10))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +86,16 @@ class Exam:
         fit."""
         self.request, self._labels = labels.request, labels
         named = output_of(labels.request, list(references[0]))
+        self._detects = check_detection(labels.request, named, list(references[0]))
+        if not self._detects and named in (SCORES, LABELS, BOXES) and are_detections(references[0]):
+            check_no_detection(labels.request, named)
         best = next((name for name in (named, indices_of(named)) if are_best(name, references[0])), "")
         self.output, self._of_best = best or named, bool(best)
         whole = [batch[self.output] for batch in references]
         self._starts = [int(start) for start in np.cumsum([0, *(len(one) for one in whole)])]
         for index, one in enumerate(whole):
+            if self._detects:
+                continue
             if self._of_best:
                 check_best(self.request, self.output, one.shape[1], self._part(index), self._starts[index])
             else:
@@ -84,6 +106,8 @@ class Exam:
 
     def marks(self, index: int, batch: Tensors) -> Any:
         """Of the batch of number ``index``."""
+        if isinstance(self._metric, AveragePrecision):
+            return self._metric.marks(batch, self._part(index))
         output = self._marked(batch[self.output])
         if self._labels.queries:  # ranked once all are there
             scores, relevance = output.reshape(len(output)), np.array(self._part(index), np.float64)
@@ -109,14 +133,22 @@ class Exam:
             return None
         source = self.source if units is None else self.source[units]
         answered = candidate if units is None else candidate[units]
-        both = [float(self._metric.value(_summed(marks))) for marks in (source, answered)]
+        both = [self._value(marks) for marks in (source, answered)]
         loss = float(self._loss(np.array(both[:1]), np.array(both[1:]))[0])
         high = max(loss, self._upper(source, answered))
         return TaskFigure(metric=self.request.metric, source=both[0], value=both[1], loss=loss, loss_high=high,
                           max_loss=tolerance)
 
+    def _value(self, marks: Any) -> float:
+        if isinstance(self._metric, AveragePrecision):
+            return self._metric.value(marks)
+        return float(self._metric.value(_summed(marks)))
+
     def _upper(self, source: Any, answered: Any) -> float:
         """The bound: what is kept is 1 − loss, and nothing of what is unseen."""
+        if isinstance(self._metric, AveragePrecision):
+            kept = 1 - self._loss(self._metric.drawn(source), self._metric.drawn(answered))
+            return 1 - drawn_lower_bound(np.maximum(kept, _SMALLEST)[:, None], len(source))
         both = sparse.csr_array(sparse.hstack([source, answered])) if sparse.issparse(source) else np.hstack(
             [source, answered])
         sums = drawn_sums(both)
@@ -167,8 +199,10 @@ def _summed(marks: Any) -> Floats:
     return np.asarray(marks.sum(axis=0), np.float64).ravel()
 
 
-def _metric(labels: Labels, answers: Sequence[Array], *, of_best: bool) -> TaskMetric:
+def _metric(labels: Labels, answers: Sequence[Array], *, of_best: bool) -> TaskMetric | AveragePrecision:
     task = labels.request
+    if task.metric in DETECTION:
+        return AveragePrecision(overlaps=(0.5,) if task.metric == "map50" else _OVERLAPS)
     if of_best and task.metric not in BY_CLASS:
         return Among(k=TOP)
     if task.metric == WER:

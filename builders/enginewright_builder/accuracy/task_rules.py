@@ -12,7 +12,9 @@ F1_METRICS = ("f1-macro", "f1-micro")
 # Labels are numbers like the answers.
 REGRESSION = ("mae", "rmse")
 NDCG, WER = "ndcg", "wer"
-TASK_METRICS = (*CLASSIFICATION, NDCG, WER, *REGRESSION)
+# Labels are objects: class and corners.
+DETECTION = ("map", "map50")
+TASK_METRICS = (*CLASSIFICATION, NDCG, WER, *REGRESSION, *DETECTION)
 # The smaller, the better. Errors in the label's own unit have no scale but the source's error.
 ERRORS, RELATIVE = (WER, *REGRESSION), REGRESSION
 # A label of a position that has none, as Hugging Face's data collators mark them.

@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from enginewright_builder.accuracy.groups import Groups
-from enginewright_builder.accuracy.task_rules import CLASSIFICATION, F1_METRICS, WER, invalid, labels_invalid
+from enginewright_builder.accuracy.task_rules import (
+    CLASSIFICATION,
+    DETECTION,
+    F1_METRICS,
+    IGNORED,
+    WER,
+    invalid,
+    labels_invalid,
+)
 from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.contract import AccuracyRequest, TaskRequest
 from enginewright_builder.data.files import SampleFile
@@ -19,6 +27,10 @@ from enginewright_builder.sources.meanings import class_names, speech_tokens
 from enginewright_builder.tensors import Array
 
 _BLANKS = ("[PAD]", "<blank>", "")
+# Of one object.
+_NUMBERS = 5
+_OBJECT = ("write for each object [class, x_min, y_min, x_max, y_max], with a class from 0 on, or its name, and a box "
+           "that has an area, in the unit of the boxes that are served")
 # How converted columns are called: a file may have one column for two of them.
 _LABELS, _QUERIES, _GROUPS = "labels", "queries", "groups"
 
@@ -82,9 +94,11 @@ def _converted(samples: SampleFile, task: TaskRequest, source: Path) -> tuple[An
     values = _column(samples, task.labels, labels_invalid)
     if task.metric == WER:
         return tuple(_text(value, place) for place, value in enumerate(values))
-    if task.metric not in CLASSIFICATION:
+    if task.metric not in (*CLASSIFICATION, *DETECTION):
         return tuple(_numbers(value, place) for place, value in enumerate(values))
     names = class_names(source)
+    if task.metric in DETECTION:
+        return _with_some(tuple(_objects(value, names, place) for place, value in enumerate(values)))
     found = tuple(_classes(value, names, task, place) for place, value in enumerate(values))
     for place, label in enumerate(found):
         if label.ndim != found[0].ndim:
@@ -115,6 +129,40 @@ def _numbers(value: Any, place: int) -> Array:
         raise labels_invalid(f"sample {place}: the label is {_show(value)}, expected numbers", _show(value),
                              "write one number, or a list of them, for each sample")
     return found.astype(np.float64)
+
+
+def _with_some(found: tuple[Array, ...]) -> tuple[Array, ...]:
+    if found and not any(map(len, found)):
+        raise labels_invalid("no sample has an object", 0, "give images with the objects in them that the model is to "
+                                                           "find")
+    return found
+
+
+def _objects(value: Any, names: Mapping[str, int], place: int) -> Array:
+    """``[objects, 5]``: class and corners. An array of the .npz is filled up with rows of class -100."""
+    rows = list(value) if isinstance(value, list | tuple | np.ndarray) else [value]
+    for row in rows:
+        if not isinstance(row, list | tuple | np.ndarray) or len(row) != _NUMBERS:
+            raise labels_invalid(f"sample {place}: an object is {_show(row)}", _show(row), _OBJECT)
+    if unknown := [row[0] for row in rows if isinstance(row[0], str) and row[0] not in names]:
+        raise labels_invalid(f"sample {place}: class {unknown[0]!r} is not one of the source's", unknown[0],
+                             "write one that config.json has in label2id, or the class's number")
+    try:
+        table: Array = np.array([[names.get(row[0], row[0]), *row[1:]] if isinstance(row[0], str) else row
+                                 for row in rows], np.float64).reshape(-1, _NUMBERS)
+    except (TypeError, ValueError) as error:
+        raise labels_invalid(f"sample {place}: objects are {_show(value)}", _show(value), _OBJECT) from error
+    table = np.asarray(table[table[:, 0] != IGNORED])
+    whole = np.isfinite(table).all(axis=1) & (table[:, 0] >= 0) & (table[:, 0] == np.trunc(table[:, 0]))
+    broken = np.flatnonzero(~whole | (table[:, 3] <= table[:, 1]) | (table[:, 4] <= table[:, 2]))
+    if len(broken):
+        raise labels_invalid(f"sample {place}: an object is {_show(table[broken[0]].tolist())}",
+                             _show(table[broken[0]].tolist()), _OBJECT)
+    most = max(names.values(), default=None)
+    if most is not None and len(table) and table[:, 0].max() > most:
+        raise labels_invalid(f"sample {place}: class {table[:, 0].max():g} is unknown to the source, whose config.json "
+                             f"names {most + 1}", f"{table[:, 0].max():g}", f"write classes from 0 to {most}")
+    return table
 
 
 def _classes(value: Any, names: Mapping[str, int], task: TaskRequest, place: int) -> Array:

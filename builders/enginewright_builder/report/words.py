@@ -13,7 +13,8 @@ BACKENDS = {"onnxruntime": "ONNX Runtime", "tensorrt": "TensorRT", "torch": "PyT
 METRICS = {"cosine": "cosine similarity", "top1": "top-1 agreement", "relative-error": "1 − relative error",
            "spearman": "Spearman correlation"}
 TASKS = {"accuracy": "accuracy", "top5": "top-5 accuracy", "f1-macro": "macro F1", "f1-micro": "micro F1",
-         "ndcg": "NDCG@10", "wer": "word error rate", "mae": "mean absolute error", "rmse": "root mean squared error"}
+         "map": "mAP", "map50": "mAP at IoU 0.5", "ndcg": "NDCG@10", "wer": "word error rate",
+         "mae": "mean absolute error", "rmse": "root mean squared error"}
 BOUNDS = {"compute": "compute-bound, arithmetic is the limit", "bandwidth": "bandwidth-bound, memory is the limit",
           "overhead": "overhead-bound, its matrix products explain little of its time"}
 # Verdict: what a reader sees, and the class that colours it. The text says it too: colour alone never does.

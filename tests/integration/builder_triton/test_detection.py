@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -25,15 +27,20 @@ from enginewright_builder.contract import (
     PostprocessStep,
     Preprocess,
     SourceRequest,
+    TaskRequest,
     TensorSpec,
 )
+from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
-from enginewright_builder.models import finished
+from enginewright_builder.models import finished, load_model
+from enginewright_builder.onnx_postprocess import fold_outputs
 from enginewright_builder.pipeline import run_build
 from enginewright_builder.pod import smoke
 from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.resolve import resolve
 from enginewright_builder.same_boxes import agreements, overlaps
+from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.server import TritonServer
 from support.detectors import PIXELS, SENT, images, yolo, yolos
@@ -83,8 +90,8 @@ def test_a_folder_is_served_with_the_boxes_of_its_own_processor(tmp_path: Path) 
     assert outcome.error is None
     sent = images(9, *SENT, seed=1)
     got = asyncio.run(served(tmp_path / "store" / outcome.fingerprint, {"pixel_values": sent}))
-    model = transformers.YolosForObjectDetection.from_pretrained(source).eval()
-    processor = transformers.YolosImageProcessor.from_pretrained(source)
+    model: Any = transformers.YolosForObjectDetection.from_pretrained(source)
+    processor: Any = transformers.YolosImageProcessor.from_pretrained(source)
     with torch.no_grad():
         theirs = processor.post_process_object_detection(
             model(**processor(images=list(sent), return_tensors="pt")), threshold=0.15, target_sizes=[SENT] * 9)
@@ -117,13 +124,13 @@ def test_boxes_that_overlap_are_served_once(tmp_path: Path) -> None:
 
 
 def scaled(graph: onnx.GraphProto) -> None:
-    graph.initializer.append(numpy_helper.from_array(np.float32([1.02]), "sabotage"))
+    graph.initializer.append(numpy_helper.from_array(np.array([1.02], np.float32), "sabotage"))
     rename(graph, "boxes")
     graph.node.append(helper.make_node("Mul", ["boxes/right", "sabotage"], ["boxes"]))
 
 
 def swapped(graph: onnx.GraphProto) -> None:
-    graph.initializer.append(numpy_helper.from_array(np.int32([1]), "sabotage"))
+    graph.initializer.append(numpy_helper.from_array(np.array([1], np.int32), "sabotage"))
     rename(graph, "labels")
     graph.node.append(helper.make_node("BitwiseXor", ["labels/right", "sabotage"], ["labels"]))
 
@@ -136,7 +143,7 @@ def rename(graph: onnx.GraphProto, name: str) -> None:
 @pytest.mark.parametrize("sabotage", [scaled, swapped])
 def test_a_graph_with_other_boxes_is_refused(sabotage: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Boxes 2 % larger; labels of neighbours swapped."""
-    right = finished.fold_outputs
+    right = fold_outputs
 
     def wrong(path: Path, *rest: object) -> None:
         right(path, *rest)  # type: ignore[arg-type]
@@ -150,3 +157,55 @@ def test_a_graph_with_other_boxes_is_refused(sabotage: object, tmp_path: Path, m
                         Tracker(JsonLines(io.StringIO())))
     assert outcome.error is not None
     assert outcome.error.reason == "ExportMismatch"
+
+
+def labelled(source: Path, sent: Tensors, folder: Path, objects: np.ndarray[Any, Any]) -> BuildRequest:
+    asked = request(source, SUPPRESSED, {**sent, "objects": objects}, folder)
+    task = TaskRequest(metric="map", labels="objects", tolerance=0.1)
+    return replace(asked, accuracy=replace(asked.accuracy, task=task))
+
+
+def some_objects(source: Path, sent: Tensors) -> np.ndarray[Any, Any]:
+    """Of each image what the source sees best and second best, one of them moved by a pixel: ``[images, 2, 5]``."""
+    model = load_model(locate(source), SUPPRESSED)
+    seen = model.run(sent)
+    objects = np.concatenate([seen["labels"][:, :2, None], seen["boxes"][:, :2]], axis=-1)
+    objects[:, 1, 1:] += 1
+    objects[objects[:, :, 0] < 0] = -100
+    return objects
+
+
+def test_labels_of_objects_are_held_against_what_is_served(tmp_path: Path) -> None:
+    source = yolo(tmp_path / "yolo.onnx")
+    sent = {"images": images(60, PIXELS, PIXELS).transpose(0, 3, 1, 2).astype(np.float32) / 255}
+    outcome = run_build(labelled(source, sent, tmp_path, some_objects(source, sent)), tmp_path / "scratch",
+                        Tracker(JsonLines(io.StringIO())))
+    assert outcome.error is None
+    assert outcome.engine is not None
+    figure = outcome.engine.task
+    assert figure is not None
+    assert figure.metric == "map"
+    assert 0.1 < figure.source < 0.99
+    assert figure.value == pytest.approx(figure.source, abs=0.01)
+    assert figure.loss_high <= 0.1
+
+
+@pytest.mark.parametrize(("change", "reason"), [(lambda objects: objects[:-1], "EvaluationDataInvalid"),
+                                                (lambda objects: objects[:, :, :4], "LabelsInvalid")])
+def test_objects_that_do_not_fit_are_refused_before_a_device_is_used(change: Any, reason: str, tmp_path: Path) -> None:
+    source = yolo(tmp_path / "yolo.onnx")
+    sent = {"images": images(60, PIXELS, PIXELS).transpose(0, 3, 1, 2).astype(np.float32) / 255}
+    with pytest.raises(UserError) as caught:
+        resolve(labelled(source, sent, tmp_path, change(some_objects(source, sent))), tmp_path / "scratch")
+    assert caught.value.reason == reason
+    assert caught.value.remedy
+
+
+def test_a_metric_of_classes_is_refused_of_boxes(tmp_path: Path) -> None:
+    source = yolo(tmp_path / "yolo.onnx")
+    sent = {"images": images(60, PIXELS, PIXELS).transpose(0, 3, 1, 2).astype(np.float32) / 255}
+    asked = request(source, SUPPRESSED, {**sent, "label": np.zeros(60, np.int64)}, tmp_path)
+    asked = replace(asked, accuracy=replace(asked.accuracy, task=TaskRequest(metric="accuracy", tolerance=0.1)))
+    with pytest.raises(UserError, match="is not of detections") as caught:
+        resolve(asked, tmp_path / "scratch")
+    assert caught.value.field == "spec.accuracy.task.metric"

@@ -576,6 +576,12 @@ BROKEN = (
         "inputs": [{"name": "image", "dtype": "float32"}],
         **_boxes(fromSource=True, targetSizes="photo")["interface"]}},
            "spec.interface.postprocess[0].detection.targetSizes", "photo", "write one of image"),
+    *(Broken(name, {**_boxes(fromSource=True), "accuracy": {
+        "evaluation": {"uri": "pvc://models/evaluation.jsonl"}, "task": {"metric": metric, "output": output}}},
+             f"spec.accuracy.task.{field}", value, remedy)
+      for name, metric, output, field, value, remedy in (
+          ("classes of what has boxes", "accuracy", "labels", "metric", "accuracy", "write map or map50"),
+          ("boxes of what has none", "map", "pooled", "output", "pooled", "remove it"))),
     Broken("the best few, of unknown number", _picked({"function": "topK"}),
            "spec.interface.postprocess[0].k", "null", "write how many, such as 5", "topK needs k"),
     Broken("the best few along a dimension", _picked({"function": "topK", "k": 5, "axis": 1}),

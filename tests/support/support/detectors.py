@@ -23,9 +23,10 @@ def yolos(folder: Path, **settings: Any) -> Path:
     import transformers
 
     torch.manual_seed(0)
-    model = transformers.YolosForObjectDetection(transformers.YolosConfig(
+    settings_of: Any = transformers.YolosConfig  # it takes what its bases take, which its types leave out
+    model: Any = transformers.YolosForObjectDetection(settings_of(
         hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=list(SIDES),
-        patch_size=16, num_detection_tokens=12, num_labels=5, initializer_range=0.2)).eval()
+        patch_size=16, num_detection_tokens=12, num_labels=5, initializer_range=0.2))
     with torch.no_grad():
         for head in (model.class_labels_classifier, model.bbox_predictor):
             head.layers[-1].weight.normal_(0, 0.3)
@@ -37,10 +38,10 @@ def yolos(folder: Path, **settings: Any) -> Path:
 
 def raw(path: Path, outputs: Mapping[str, tuple[int, ...]], opset: int = 18) -> Path:
     """An ONNX file that answers what it is sent: ``in_NAME`` becomes ``NAME``."""
-    graph = helper.make_graph(
-        [helper.make_node("Identity", [f"in_{name}"], [name]) for name in outputs], "raw",
-        *([helper.make_tensor_value_info(f"{prefix}{name}", TensorProto.FLOAT, ["batch", *shape])
-           for name, shape in outputs.items()] for prefix in ("in_", "")))
+    sent, answered = ([helper.make_tensor_value_info(f"{prefix}{name}", TensorProto.FLOAT, ["batch", *shape])
+                       for name, shape in outputs.items()] for prefix in ("in_", ""))
+    graph = helper.make_graph([helper.make_node("Identity", [f"in_{name}"], [name]) for name in outputs], "raw", sent,
+                              answered)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8), path)
     return path
 
@@ -54,11 +55,12 @@ def yolo(path: Path) -> Path:
                              random.normal(0, 0.4, (2, ANCHORS)), random.uniform(14, 18, (2, ANCHORS))])
     lean = np.concatenate([np.full((4, ANCHORS), 0.3), np.full((CLASSES, ANCHORS), 3.0)])[None].astype(np.float32)
     shift = np.concatenate([places, np.full((CLASSES, ANCHORS), -2.0)])[None].astype(np.float32)
-    constants = {"features": features / 4, "lean": lean, "shift": shift, "half": np.float32([0.5]),
+    constants = {"features": features / 4, "lean": lean, "shift": shift, "half": np.array([0.5], np.float32),
                  "flat": np.array([0, -1], np.int64), "rows": np.array([0, 4 + CLASSES, ANCHORS], np.int64),
                  "start": np.array([0], np.int64), "four": np.array([4], np.int64), "end": np.array([99], np.int64),
                  "along": np.array([1], np.int64)}
-    nodes = [("AveragePool", ["images"], "pooled", {"kernel_shape": [16, 16], "strides": [16, 16]}),
+    nodes: list[tuple[str, list[str], str, dict[str, Any]]] = [
+             ("AveragePool", ["images"], "pooled", {"kernel_shape": [16, 16], "strides": [16, 16]}),
              ("Sub", ["pooled", "half"], "centred", {}), ("Reshape", ["centred", "flat"], "row", {}),
              ("MatMul", ["row", "features"], "told", {}), ("Reshape", ["told", "rows"], "table", {}),
              ("Mul", ["table", "lean"], "leant", {}), ("Add", ["leant", "shift"], "moved", {}),

@@ -103,6 +103,7 @@ def test_low_precision_loses_about_as_much_as_with_the_best_class() -> None:
     flipped = 1 - equal_share(reference[:, :1], candidate[:, :1]).mean()
     by_place = 1 - equal_share(reference, candidate).mean()
     missed = missed_share("logits_indices", best(exact), best(low))
+    assert missed is not None
     assert 0 < missed < 2 * flipped
     assert by_place > 3 * missed
 
@@ -154,7 +155,9 @@ def test_they_are_known_by_name_and_type(changed: Tensors, told: bool) -> None:
 
 def test_export_proof_and_monitor_compare_them_so_too() -> None:
     name, swapped, wrong = "logits_indices", best(LOGITS + np.float32(1e-6)), with_classes(lambda one: one + 1)
-    for got, missed in ((swapped, 0.0), (wrong, missed_share(name, RIGHT, wrong))):
+    share = missed_share(name, RIGHT, wrong)
+    assert share is not None
+    for got, missed in ((swapped, 0.0), (wrong, share)):
         assert difference_of(name, {name: got[name].ravel()}, RIGHT) == missed
         assert similarity_of(name, got, RIGHT) == 1 - missed
     assert difference_of(name, {}, RIGHT) == np.inf
@@ -165,7 +168,7 @@ def test_export_proof_and_monitor_compare_them_so_too() -> None:
     assert window.add(RIGHT, RIGHT)
     assert window.add(RIGHT, wrong)
     assert window.scores[0] == pytest.approx(1.0)
-    assert window.scores[1] == pytest.approx(1 - missed_share(name, RIGHT, wrong))
+    assert window.scores[1] == pytest.approx(1 - share)
 
 
 # Labels, 60 % of which are the best class; some samples have none.

@@ -22,13 +22,14 @@ from enginewright_builder.tensors import Tensors
 from support.detectors import SENT, images, raw, yolos
 
 RNG = np.random.default_rng(0)
-PAIR = {"logits": (30, 9), "pred_boxes": (30, 4)}
+PAIR: dict[str, tuple[int, ...]] = {"logits": (30, 9), "pred_boxes": (30, 4)}
 DETR = Detection(boxes="pred_boxes", scoring="softmax", background="last")
 DEFORMABLE = Detection(boxes="pred_boxes", scoring="sigmoid", threshold=0.4)
 YOLO = Detection(box_unit="pixels", threshold=0.3, nms_threshold=0.5)
 SSD = Detection(boxes="pred_boxes", box_format="xyxy", background="first", scoring="softmax", threshold=0.2,
                 nms_threshold=0.45)
-KINDS = {"DETR": (DETR, PAIR), "Deformable DETR": (DEFORMABLE, PAIR), "YOLO": (YOLO, {"logits": (10, 400)}),
+KINDS: dict[str, tuple[Detection, dict[str, tuple[int, ...]]]] = {
+    "DETR": (DETR, PAIR), "Deformable DETR": (DEFORMABLE, PAIR), "YOLO": (YOLO, {"logits": (10, 400)}),
          "SSD": (SSD, PAIR), "RetinaNet": (Detection(boxes="pred_boxes", box_format="xyxy", threshold=0.3,
                                                      nms_threshold=0.5), PAIR)}
 
@@ -157,7 +158,7 @@ def test_a_folder_s_boxes_are_in_the_pixels_of_what_clients_send(tmp_path: Path)
                        [value.detach().numpy() for value in program.module(torch.from_numpy(sent["pixel_values"]))],
                        strict=True))
     assert agreements(expected, answers).min() > 0.999
-    own = transformers.YolosForObjectDetection.from_pretrained(tmp_path / "m").eval()
+    own: Any = transformers.YolosForObjectDetection.from_pretrained(tmp_path / "m")
     processor: Any = transformers.YolosImageProcessor.from_pretrained(tmp_path / "m")
     with torch.no_grad():
         theirs = processor.post_process_object_detection(

@@ -3,7 +3,7 @@ metric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ def test_the_rounding_of_half_precision_passes() -> None:
     assert compare("cosine", [RIGHT], [rounded]).passes(0.01)
 
 
-def pair(scores: list[float], labels: list[int], boxes: list[list[float]]) -> Tensors:
+def pair(scores: list[float], labels: list[int], boxes: Sequence[Sequence[float]]) -> Tensors:
     return {"scores": np.array([scores], np.float32), "labels": np.array([labels], np.int32),
             "boxes": np.array([boxes], np.float32)}
 

@@ -101,7 +101,7 @@ OutputName = Annotated[
     Field(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$"),
     Remedy("write the name of one of the model's outputs, such as logits"),
 ]
-TaskMetric = Literal["accuracy", "top5", "f1-macro", "f1-micro", "ndcg", "wer", "mae", "rmse"]
+TaskMetric = Literal["accuracy", "top5", "f1-macro", "f1-micro", "ndcg", "wer", "mae", "rmse", "map", "map50"]
 
 
 class TaskSpec(SpecModel):
@@ -110,7 +110,8 @@ class TaskSpec(SpecModel):
     metric: TaskMetric
     """What is measured on the labels. accuracy and top5 count right classes; f1-macro and f1-micro take one class, or 0
     or 1 for each class; ndcg judges rankings by their first ten; wer compares the words that a speech model hears; mae
-    and rmse are the error of numbers."""
+    and rmse are the error of numbers; map and map50 are COCO's mean average precision of detections, over IoU 0.5 to
+    0.95 and at 0.5."""
     labels: ColumnName = Field(default="label", min_length=1)
     """Array or field of the evaluation data that has the labels. It is not given to the model."""
     max_loss: float = Field(default=0.01, gt=0, le=0.5)

@@ -15,6 +15,8 @@ TOP_K, OBJECT_DETECTION = "topK", "objectDetection"
 # Metrics on labels that the best few classes answer.
 TOP5, TOP = "top5", 5
 OF_BEST = ("accuracy", TOP5, "f1-macro", "f1-micro")
+# What objectDetection answers, and metrics on labels of it.
+DETECTED, OF_DETECTIONS = ("scores", "labels", "boxes"), ("map", "map50")
 # The functions that each field is for.
 _OWN = {"mask": ("meanPooling",), "axis": ("argMax",), "k": (TOP_K, OBJECT_DETECTION),
         "detection": (OBJECT_DETECTION,)}
@@ -32,6 +34,7 @@ def postprocess_problems(interface: InterfaceSpec, task: TaskSpec | None) -> Ite
             yield from _labels(step, task)
         if step.function == OBJECT_DETECTION:
             yield from _detection(field, index, interface)
+            yield from _objects(task)
 
 
 def _detection(field: str, index: int, interface: InterfaceSpec) -> Iterator[Problem]:
@@ -57,6 +60,18 @@ def _detection(field: str, index: int, interface: InterfaceSpec) -> Iterator[Pro
     if how.target_sizes and inputs and how.target_sizes not in inputs:
         yield _problem(f"{field}.detection.targetSizes", how.target_sizes, "is no input",
                        f"write one of {', '.join(inputs)}")
+
+
+def _objects(task: TaskSpec | None) -> Iterator[Problem]:
+    """Labels of what objectDetection answers."""
+    if task is None:
+        return
+    if task.output in DETECTED and task.metric not in OF_DETECTIONS:
+        yield _problem("spec.accuracy.task.metric", task.metric, f"is not of detections, which {task.output} has",
+                       f"write {' or '.join(OF_DETECTIONS)}, or name another output")
+    elif task.metric in OF_DETECTIONS and task.output not in ("", *DETECTED):
+        yield _problem("spec.accuracy.task.output", task.output, f"has no detections, which {task.metric} is of",
+                       "remove it")
 
 
 def _labels(step: PostprocessStepSpec, task: TaskSpec | None) -> Iterator[Problem]:

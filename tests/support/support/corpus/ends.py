@@ -28,7 +28,7 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     "spec.engine.maxBatchSize": ("the least",),
     "spec.engine.calibration": ("null",),
     "spec.accuracy.evaluation": ("null",),
-    "spec.accuracy.task.metric": ("'top5'", "'ndcg'", "'wer'", "'mae'", "'rmse'"),
+    "spec.accuracy.task.metric": ("'top5'", "'ndcg'", "'wer'", "'mae'", "'rmse'", "'map'", "'map50'"),
     "spec.objective": ("empty", "its default", "null"),
     "spec.objective.latency": ("null",),
     "spec.batching.preferredBatchSizes[0]": ("the most",),
