@@ -39,20 +39,27 @@ Floats = npt.NDArray[np.float64]
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """A step with all that the model's interface says of it. ``classes`` are those that can be answered, numbered from
-    ``first`` on. ``axes`` are height and width of the input ``how.target_sizes``, ``source`` what boxes are divided by
-    before they are multiplied with these."""
+    ``first`` on. ``dropped`` are outputs that are not answered: a processor answers boxes alone, and what else its
+    model tells, such as states of queries that it picks itself, stands in no order that engines have in common.
+    ``axes`` are height and width of the input ``how.target_sizes``, ``source`` what boxes are divided by before they
+    are multiplied with these."""
 
     output: str
     how: Detection
     k: int
     classes: int
     first: int = 0
+    dropped: tuple[str, ...] = ()
     axes: tuple[int, int] = (0, 0)
     source: tuple[int, int] = (1, 1)
 
     @property
-    def consumed(self) -> tuple[str, ...]:
+    def used(self) -> tuple[str, ...]:
         return tuple(filter(None, (self.output, self.how.boxes)))
+
+    @property
+    def consumed(self) -> tuple[str, ...]:
+        return (*self.used, *self.dropped)
 
 
 def detections_in(steps: Sequence[PostprocessStep]) -> PostprocessStep | None:
@@ -96,7 +103,9 @@ def plan(step: PostprocessStep, interface: Interface, field: str) -> Plan:
         raise _invalid("every box would be held against every other", f"{field}.detection.threshold", how.threshold,
                        "write the least score that counts, such as 0.05")
     made = Plan(output=step.output, how=how, k=_picked(step, how, count, classes, field), classes=classes,
-                first=1 if how.background == "first" else 0)
+                first=1 if how.background == "first" else 0,
+                dropped=tuple(name for name in outputs if name not in (step.output, how.boxes)) if how.from_source
+                else ())
     taken = {*outputs, *(spec.name for spec in interface.inputs)}
     for name in MADE:
         if name in taken and name not in made.consumed:

@@ -33,7 +33,7 @@ def fold_detection(graph: onnx.GraphProto, one: Plan, name: str) -> None:
     graph.output.extend(kept)
     made = GraphSteps(name)
     scores, boxes = _split(made, one, {output: made.add("Cast", f"{output}/source", to=TensorProto.FLOAT)
-                                       for output in consumed})
+                                       for output in one.used})
     scores, boxes = _scored(made, one, scores), _corners(made, one, boxes)
     if one.how.nms_threshold:
         scores = _suppressed(made, one, scores, boxes)

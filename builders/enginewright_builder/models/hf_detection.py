@@ -67,7 +67,7 @@ def _does(found: Any, how: Detection, field: str) -> bool:
 def _by_processor(found: Any, one: Plan, inputs: Tensors, answers: Tensors) -> Tensors:
     import torch
 
-    raw = SimpleNamespace(**{name: torch.from_numpy(answers[name].astype(np.float32)) for name in one.consumed})
+    raw = SimpleNamespace(**{name: torch.from_numpy(answers[name].astype(np.float32)) for name in one.used})
     sizes: dict[str, Any] = {}
     if one.how.target_sizes:
         shape = inputs[one.how.target_sizes].shape

@@ -172,7 +172,7 @@ def some_objects(source: Path, sent: Tensors) -> np.ndarray[Any, Any]:
     objects = np.concatenate([seen["labels"][:, :2, None], seen["boxes"][:, :2]], axis=-1)
     objects[:, 1, 1:] += 1
     objects[objects[:, :, 0] < 0] = -100
-    return objects
+    return np.asarray(objects)
 
 
 def test_labels_of_objects_are_held_against_what_is_served(tmp_path: Path) -> None:

@@ -148,6 +148,7 @@ def test_a_folder_s_boxes_are_in_the_pixels_of_what_clients_send(tmp_path: Path)
                        preprocess=Preprocess(from_source=True))
     model = load_model(locate(yolos(tmp_path / "m")), Interface(inputs=(taken,), postprocess=(
         step(Detection(from_source=True, threshold=0.15, target_sizes="pixel_values"), k=0),)))
+    assert [spec.name for spec in model.interface.outputs] == ["scores", "labels", "boxes"]
     sent = {"pixel_values": images(3, *SENT)}
     exported = export_model(model, tmp_path / "export", [sent])
     expected, got = model.run(sent), OrtRunner(exported.path)(sent)

@@ -217,7 +217,7 @@ class DetectionSpec(SpecModel):
 
     from_source: bool = False
     """The source is a Hugging Face folder, whose own processor says it. Beside it stand threshold and targetSizes
-    alone."""
+    alone. Other outputs are left out."""
     boxes: str = Field(default="", max_length=MAX_NAME)
     """The output of boxes, [batch, boxes, 4], beside scores [batch, boxes, classes]. Left out: the output itself has
     boxes in front of scores, [batch, 4 + classes, boxes], as YOLO's exports do."""
