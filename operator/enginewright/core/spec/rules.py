@@ -373,12 +373,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                      "{fromSource: true}", field=".detection"),
     ),
     "spec.interface.postprocess[].detection": (
-        Rule(rule="!self.fromSource || ((!has(self.boxes) || self.boxes == '') && self.boxFormat == 'cxcywh' && "
-                  "self.boxUnit == 'relative' && self.scoring == 'none' && self.background == 'none' && "
-                  "!has(self.nmsThreshold))",
+        Rule(rule="!has(self.fromSource) || !self.fromSource || ((!has(self.boxes) || self.boxes == '') && "
+                  "(!has(self.boxFormat) || self.boxFormat == 'cxcywh') && "
+                  "(!has(self.boxUnit) || self.boxUnit == 'relative') && "
+                  "(!has(self.scoring) || self.scoring == 'none') && "
+                  "(!has(self.background) || self.background == 'none') && !has(self.nmsThreshold))",
              message="what outputs mean is said twice; remove fromSource, or all of detection but threshold and "
                      "targetSizes", field=".fromSource"),
-        Rule(rule="!has(self.nmsThreshold) || self.threshold > 0.0",
+        Rule(rule="!has(self.nmsThreshold) || (has(self.threshold) && self.threshold > 0.0)",
              message="nmsThreshold holds boxes against each other that score above threshold; write threshold, such as "
                      "0.05", field=".threshold"),
     ),
