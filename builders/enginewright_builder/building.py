@@ -46,6 +46,7 @@ from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
+from enginewright_builder.sequences import most_joined
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors, whole_call
@@ -131,7 +132,7 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
     largest = prepared.max_batch_size
     tried = _try(engines, prepared, climbed, request.accuracy.tolerance)
     served = keeper.served(climbed.artifact, largest)
-    smoke = smoke_record.choose(_short(prepared), prepared.source.run, largest)
+    smoke = smoke_record.choose(_short(prepared), prepared.source.run, _requested(prepared))
     return HandOver(
         request=request, source=resolved.source, name=climbed.name,
         shipped=tuple(sorted(set(climbed.shipped.values()))), speedup=climbed.speedup, fallback=climbed.fallback,
@@ -199,13 +200,13 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
             rounded=request.device.accelerator == "gpu")
         for note in (*source.notes, *settled.notes):
             steps.tracker.note(note)
-    largest = request.engine.max_batch_size if takes_batches(in_tokens(source).interface) else 1
+    largest = _largest(request, source)
     with steps.step("export", "exporting to ONNX") as report:
         sizes = sorted({1, min(3, largest), largest})
         shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
-        taken = (source.calls(checks[0], EXPORT_STEPS) if isinstance(source, Sequenced) else
-                 [given(source, one) for one in checks])
+        taken = ([call for one in checks for call in source.calls(one, EXPORT_STEPS)]
+                 if isinstance(source, Sequenced) else [given(source, one) for one in checks])
         exported = export_model(in_tokens(source), scratch / "export", taken)
         exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
@@ -216,6 +217,14 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         steps.tracker.note(note)
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
                     metric=metric, max_batch_size=largest, settled=settled, weights=weights)
+
+
+def _largest(request: BuildRequest, source: SourceModel) -> int:
+    """How many samples one call may hold."""
+    interface, largest = in_tokens(source).interface, request.engine.max_batch_size
+    if not takes_batches(interface):
+        return 1
+    return most_joined(interface.sequence_batching, largest) if interface.sequence_batching else largest
 
 
 def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Resolved, prepared: Prepared,
@@ -285,7 +294,7 @@ def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, st
 def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, tolerance: float) -> Tried:
     """A request in each bucket, so that each member of a composite is asked through the real server, and one of an odd
     size."""
-    runner, largest = _runner(climbed.artifact, engines), prepared.max_batch_size
+    runner, largest = _runner(climbed.artifact, engines), _requested(prepared)
     try:
         sizes = sorted({min(size, largest) for size in (1, 3, *climbed.shipped)})
         requests = [prepared.evaluation.request(size) for size in sizes]
@@ -296,6 +305,11 @@ def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, toleranc
                      settled=settled)
     finally:
         runner.close()
+
+
+def _requested(prepared: Prepared) -> int:
+    """How many samples one request may hold: of sequences it is a step of one, whatever runs together."""
+    return 1 if isinstance(prepared.source, Sequenced) else prepared.max_batch_size
 
 
 def _interleaved(prepared: Prepared) -> list[Tensors]:

@@ -35,6 +35,7 @@ from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.roofline import Ceilings, Measured, Work
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
+from enginewright_builder.sequences import most_joined
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.tensors import Array, Steps, Tensors, whole_call
 from enginewright_builder.triton.prove import Case
@@ -218,7 +219,8 @@ class Handed:
     @property
     def max_batch_size(self) -> int:
         """What the server is given: 0 for a model that takes no batches."""
-        return self.told.request.engine.max_batch_size if self._batched else 0
+        largest, how = self.told.request.engine.max_batch_size, self._artifacts[0].interface.sequence_batching
+        return (most_joined(how, largest) if how else largest) if self._batched else 0
 
     @property
     def requests(self) -> list[Tensors]:
@@ -239,9 +241,9 @@ class Handed:
 
     @property
     def smoke(self) -> SmokeSamples | None:
-        kept = self.told.smoke
+        kept, whole = self.told.smoke, self._stepped or not self._batched
         return SmokeSamples(inputs=self.tensors(kept.inputs), reference=self.tensors(kept.reference),
-                            batches=kept.batches, whole=not self._batched, stepped=self._stepped) if kept else None
+                            batches=kept.batches, whole=whole, stepped=self._stepped) if kept else None
 
     def _cases(self, kept: tuple[KeptCase, ...]) -> list[Case]:
         return [Case(inputs=self._sent(self.tensors(one.inputs)), expected=self._sent(self.tensors(one.expected)))

@@ -3,6 +3,9 @@
 The server keeps the state (``pod/python_model/sequences.py``), so that clients send and get everything else, a step of
 a sequence with each request. Everything that tries an engine takes a whole sequence for one sample: in all arrays the
 steps stand behind the samples, ``{"sound": float32[samples, steps, 1, 512]}``.
+
+A graph that takes batches, state and all, computes steps of several sequences in one run: each is a batch of 1. Any
+other takes a step as a call.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import numpy as np
 
 from enginewright_builder.contract import Interface, SequenceBatching, TensorSpec
 from enginewright_builder.errors import UserError
-from enginewright_builder.shapes import BATCH, STEPS, is_batch, shape_text
+from enginewright_builder.shapes import BATCH, STEPS, is_batch, sample_shape, shape_text, takes_batches
+from enginewright_builder.tensors import Array, Tensors
 
 _FIELD = "spec.interface.sequenceBatching"
 # States that wait to be dropped are as many as those that live, at most.
@@ -33,10 +37,22 @@ def answered(interface: Interface) -> tuple[TensorSpec, ...]:
 
 
 def initial(interface: Interface, count: int) -> dict[str, Any]:
-    """What ``count`` sequences begin with. ``interface`` as :func:`fixed` gives it."""
-    inputs = {spec.name: spec for spec in interface.inputs}
-    specs = [inputs[one.input_name] for one in _state(interface)]
-    return {spec.name: np.zeros((count, *map(int, spec.shape)), spec.dtype) for spec in specs}
+    """What ``count`` sequences begin with, as a graph takes it."""
+    specs = {spec.name: spec for spec in interface.inputs}
+    sizes = {one.input_name: sample_shape(specs[one.input_name], batched=takes_batches(interface))
+             for one in _state(interface)}
+    return {name: np.zeros((count, *map(int, shape)), specs[name].dtype) for name, shape in sizes.items()}
+
+
+def taken(interface: Interface, requests: Tensors) -> dict[str, Array]:
+    """What a graph takes, beside state, of one request of each sequence: ``{"sound": float32[sequences, 1, 512]}``."""
+    return {name: array[:, 0] if takes_batches(interface) else array for name, array in requests.items()}
+
+
+def given(interface: Interface, answers: Tensors) -> dict[str, Array]:
+    """What requests of one step of each sequence are answered, of what the graph gives."""
+    return {spec.name: answers[spec.name][:, None] if takes_batches(interface) else answers[spec.name]
+            for spec in answered(interface)}
 
 
 def following(interface: Interface, answers: Mapping[str, Any]) -> dict[str, Any]:
@@ -47,7 +63,7 @@ def following(interface: Interface, answers: Mapping[str, Any]) -> dict[str, Any
 def in_steps(interface: Interface) -> Interface:
     """Samples that are sequences: behind the batch are the steps, and behind these the shapes of one request."""
     def stepped(specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
-        return tuple(dataclasses.replace(spec, shape=(BATCH, STEPS, *spec.shape)) for spec in specs)
+        return tuple(dataclasses.replace(spec, shape=(BATCH, STEPS, *_alone(spec, interface))) for spec in specs)
 
     return Interface(inputs=stepped(sent(interface)), outputs=stepped(answered(interface)))
 
@@ -58,7 +74,7 @@ def described_state(interface: Interface) -> dict[str, Any]:
     if how is None:
         return {}
     return {"state": [{"input": one.input_name, "output": one.output_name, "dtype": inputs[one.input_name].dtype,
-                       "shape": list(inputs[one.input_name].shape)} for one in how.state],
+                       "shape": list(_alone(inputs[one.input_name], interface))} for one in how.state],
             "most": _TIMES * how.max_candidate_sequences, "idle": how.max_sequence_idle_us / 1e6}
 
 
@@ -82,10 +98,18 @@ def fixed(found: Interface, how: SequenceBatching) -> Interface:
     return made
 
 
-def kept_note(interface: Interface) -> str:
+def most_joined(how: SequenceBatching, max_batch_size: int) -> int:
+    """How many steps one run may have: Triton leads no more sequences to an instance than it may have at once."""
+    return min(max_batch_size, how.max_candidate_sequences)
+
+
+def kept_note(interface: Interface, why_not: str) -> str:
+    """``why_not``: why steps are not joined, empty where they are."""
     names = ", ".join(one.input_name for one in _state(interface))
+    how = (f"by itself, since {why_not}: steps of several sequences are not joined" if why_not else
+           "together with those of other sequences that wait at the same moment, up to spec.engine.maxBatchSize in all")
     return (f"The server keeps the state ({names}) of each sequence. A request is one step of one sequence, which the "
-            "engine computes by itself: steps of several sequences are not joined")
+            f"engine computes {how}")
 
 
 def check_sequences(format_: str, interface: Interface) -> None:
@@ -138,6 +162,11 @@ def _left(made: Interface) -> None:
             raise UserError("InterfaceInvalid", f"every {kind} of the model is state, so that a request has none",
                             field=f"{_FIELD}.state", value=", ".join(one.input_name for one in _state(made)),
                             remedy=f"leave out of it what clients {'send' if kind == 'input' else 'get'}")
+
+
+def _alone(spec: TensorSpec, interface: Interface) -> tuple[int | str, ...]:
+    """Of one request, or of the state beside it."""
+    return (1, *spec.shape[1:]) if takes_batches(interface) else spec.shape
 
 
 def _state(interface: Interface) -> Sequence[Any]:

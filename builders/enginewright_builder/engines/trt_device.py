@@ -83,6 +83,8 @@ def unservable(context: BuildContext) -> str:
     """Why the server image could not run an engine, empty if it can."""
     if context.source is not None and not takes_batches(context.source.interface):
         return "a model that takes no batches is served by ONNX Runtime alone"
+    if context.source is not None and context.source.interface.sequence_batching:
+        return "a model whose state the server keeps is served by ONNX Runtime alone"
     runtime = context.runtime
     if "tensorrt" in runtime.backends or "tensorrt" in runtime.python_runtimes:
         return ""

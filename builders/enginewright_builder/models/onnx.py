@@ -12,6 +12,7 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.models.onnx_batch import settled, try_whole
+from enginewright_builder.models.onnx_joined import joined_steps
 from enginewright_builder.models.onnx_tidy import save, tidied
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.onnx_interface import graph_interface, merged
@@ -85,7 +86,9 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     if interface is not None and interface.sequence_batching:
         whole = fixed(found, interface.sequence_batching)
         try_whole(tidy, called or path.name, whole, vocabulary, opened)
-        return OnnxModel(tidy, whole, vocabulary=vocabulary, device=device, notes=(kept_note(whole),))
+        joined = joined_steps(tidy, found, whole, folder, vocabulary, opened)
+        return OnnxModel(joined.path, joined.interface, vocabulary=vocabulary, device=device,
+                         notes=(kept_note(whole, "".join(joined.notes)),))
     batch = settled(tidy, called or path.name, found, folder, vocabulary, opened)
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device, notes=batch.notes)
 

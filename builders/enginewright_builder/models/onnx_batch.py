@@ -24,11 +24,11 @@ from enginewright_builder.shapes import BATCH, ROWS, shape_text, takes_batches
 from enginewright_builder.tensors import Array, Tensors, count
 
 # A batch that no size of a graph is likely to be.
-_TRIED = 3
+TRIED = 3
 # Two runs of one graph at different batch sizes may sum in another order; more than this is another answer. Where the
 # graph itself says that the batch is free it is believed further: one that rounds to 8 bits by what a batch holds
 # differs by some per cent.
-_SAME, _ALIKE = 1e-3, 0.1
+SAME, _ALIKE = 1e-3, 0.1
 
 Opened = Callable[[Path, Interface], OrtRunner]
 
@@ -102,7 +102,7 @@ def _dependence(loose: Settled, path: Path, found: Interface, vocabulary: int, o
     """Why samples of ``loose`` are not answered alike alone and beside others; empty where they are. A graph that is
     frozen says itself what it answers."""
     fixed = 0 if takes_batches(found) else frozen_batch(found)
-    samples = _TRIED * max(1, fixed)
+    samples = TRIED * max(1, fixed)
     inputs = example_inputs(loose.interface, samples, vocabulary=vocabulary)
     try:
         runner = opened(loose.path, loose.interface)
@@ -114,7 +114,7 @@ def _dependence(loose: Settled, path: Path, found: Interface, vocabulary: int, o
     for name, answers in expected.items():
         if len(answers) != samples or together[name].shape[:1] != (samples,):
             return f"output {name!r} has the shape {list(together[name].shape)} for {samples} samples"
-        if max(_distance(answers, other[name]) for other in (alone, together)) > (_SAME if fixed else _ALIKE):
+        if max(distance(answers, other[name]) for other in (alone, together)) > (SAME if fixed else _ALIKE):
             return "its answers depend on what else is in the batch"
     return ""
 
@@ -125,7 +125,7 @@ def _in_calls_of(batch: int, runner: OrtRunner, inputs: Tensors) -> dict[str, Ar
     return {name: np.concatenate([np.atleast_1d(call[name]) for call in calls]) for name in calls[0]}
 
 
-def _distance(expected: Array, got: Array) -> float:
+def distance(expected: Array, got: Array) -> float:
     """As a share of ``expected``'s size; of what is no floating-point number the share that differs."""
     if expected.shape != got.shape:
         return float("inf")

@@ -14,14 +14,15 @@ import numpy as np
 from enginewright_builder.contract import Interface
 from enginewright_builder.models.base import SourceModel, TorchProgram
 from enginewright_builder.models.wrapped import Wrapped
-from enginewright_builder.sequences import following, in_steps, initial
+from enginewright_builder.sequences import following, given, in_steps, initial, taken
 from enginewright_builder.tensors import Array, Call, Tensors, count
 
 Run = Callable[[Tensors], Tensors]
 
 
 class Sequenced(Wrapped):
-    """``inner`` takes whole calls, with its state among inputs and outputs, and its interface says which is state."""
+    """``inner`` takes whole calls, or batches of them, with its state among inputs and outputs, and its interface says
+    which is state."""
 
     tokenize = None
 
@@ -56,30 +57,29 @@ class Sequenced(Wrapped):
 
 def first_call(interface: Interface, inputs: Tensors) -> Tensors:
     """``inputs`` are sequences, the steps behind the samples."""
-    return {**_at(inputs, 0), **initial(interface, count(inputs))}
+    return {**_at(interface, inputs, 0), **initial(interface, count(inputs))}
 
 
 def unrolled(run: Run, interface: Interface, inputs: Tensors) -> dict[str, Array]:
     """Answers to all steps of sequences. ``run`` takes a call of each, with its state."""
     state, answers = initial(interface, count(inputs)), list[Tensors]()
     for step in range(_steps(inputs)):
-        found = run({**_at(inputs, step), **state})
+        found = run({**_at(interface, inputs, step), **state})
         state = following(interface, found)
-        answers.append(found)
-    names = [spec.name for spec in in_steps(interface).outputs]
-    return {name: np.stack([answer[name] for answer in answers], axis=1) for name in names}
+        answers.append(given(interface, found))
+    return {name: np.stack([answer[name] for answer in answers], axis=1) for name in answers[0]}
 
 
 def _calls_of(model: Sequenced, inputs: Tensors) -> Iterator[Tensors]:
     state = initial(model.inner.interface, count(inputs))
     for step in range(_steps(inputs)):
-        call = {**_at(inputs, step), **state}
+        call = {**_at(model.inner.interface, inputs, step), **state}
         yield call
         state = following(model.inner.interface, model.inner.run(call))
 
 
-def _at(inputs: Tensors, step: int) -> dict[str, Array]:
-    return {name: array[:, step] for name, array in inputs.items()}
+def _at(interface: Interface, inputs: Tensors, step: int) -> dict[str, Array]:
+    return taken(interface, {name: array[:, step] for name, array in inputs.items()})
 
 
 def _steps(inputs: Tensors) -> int:

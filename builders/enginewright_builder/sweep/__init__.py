@@ -21,7 +21,7 @@ from enginewright_builder.sweep.result import Point, ServicePoint, SweepResult
 from enginewright_builder.sweep.search import Search, run
 from enginewright_builder.sweep.space import Space, Trial
 from enginewright_builder.system import available_cpus
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
@@ -57,7 +57,12 @@ class Task:
     @property
     def space(self) -> Space:
         return Space.of(max_batch_size=self.max_batch_size, batching=self.batching, instances=self.instances,
-                        cores=self.cores, gpus=len(self.gpus))
+                        cores=self.cores, gpus=len(self.gpus), stepped=self.stepped)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether a request is one step of a sequence."""
+        return isinstance(self.inputs[0], Steps)
 
 
 def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, max_batch_size: int,
@@ -121,7 +126,7 @@ async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResu
     progress(0.92, "service curve")
     curve = await bench.service_curve(best, task.inputs[0], CURVE_SHARE * task.budget_seconds)
     result = SweepResult(
-        serving=best.serving, threads=best.threads, reason=reason(search, best, objective),
+        serving=best.serving, threads=best.threads, reason=reason(search, best, objective, stepped=task.stepped),
         objective_met=met(best, objective), best=best, service_curve=curve.points,
         alone=curve.alone, warm_load_seconds=min(bench.loads[1:], default=0.0),
         points=tuple(best if point is found else point for point in search.points),

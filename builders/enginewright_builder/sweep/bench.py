@@ -19,7 +19,7 @@ from enginewright_builder.measure.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.measure.layers import Folded, Layers, split
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
 from enginewright_builder.sweep.result import Point
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.own_metrics import tokenising_ms
@@ -194,11 +194,11 @@ async def window(server: Server, model_name: str, requests: Sequence[Request], *
 
 
 def make_requests(model_name: str, inputs: Sequence[Tensors], max_batch_size: int) -> list[Request]:
-    """Requests as given; one larger than the maximum is cut into several."""
+    """Requests as given; one larger than the maximum is cut into several. A sequence is as many as it has steps."""
     requests = []
     for tensors in inputs:
         rows = len(next(iter(tensors.values())))
-        if not max_batch_size:
+        if not max_batch_size or isinstance(tensors, Steps):
             requests.append(encode(model_name, tensors, batch=1))
             continue
         for start in range(0, rows, max_batch_size):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import statistics
 import time
@@ -45,7 +46,8 @@ class Curve:
 
 async def service_curve(server: Server, model_name: str, sample: Tensors, serving: ServingChoice, *,
                         seconds: float, each: float = CURVE_SECONDS, shown: float = 0.0) -> Curve:
-    """Batches of 1, 2, 4, … up to the maximum for ``each`` seconds, one in flight for each instance.
+    """Batches of 1, 2, 4, … up to the maximum for ``each`` seconds, one in flight for each instance. Steps of sequences
+    are single requests: as many of these are in flight for each instance as a batch has samples.
 
     Ends after the batch during which ``seconds`` are over: what is left out is the slow end of a slow model. ``shown``
     is how many inferences a second this configuration was seen to do. A curve that comes to clearly less is measured
@@ -88,27 +90,43 @@ async def _curve(server: Server, model_name: str, sample: Tensors, serving: Serv
         for batch in batches:
             if points and time.monotonic() > deadline:
                 break
-            inputs = resized(sample, batch) if serving.max_batch_size else sample
-            request = encode(model_name, inputs, batch=batch)
-            point = await _point(server, channels, model_name, request, serving.instance_count, each)
+            whole = isinstance(sample, Steps) or not serving.max_batch_size
+            request = encode(model_name, sample if whole else resized(sample, batch), batch=batch)
+            point = await _point(server, channels, model_name, request, batch, serving.instance_count, each)
             if point is not None:
                 points.append(point)
         if not points:
             return Curve((), None)
         points.sort(key=lambda point: point.batch)
-        one = encode(model_name, resized(sample, 1) if serving.max_batch_size else _step(sample), batch=1)
+        one = encode(model_name, _step(sample) if whole else resized(sample, 1), batch=1)
         return Curve(tuple(points), await _alone(server, channels, model_name, one, points[0].p50_ms / 1e3))
 
 
-async def _point(server: Server, channels: Channels, model_name: str, request: Request, instances: int,
+async def _point(server: Server, channels: Channels, model_name: str, request: Request, batch: int, instances: int,
                  seconds: float) -> ServicePoint | None:
-    await closed_loop(channels, [request], concurrency=instances, seconds=seconds / 5, timeout=CALL_TIMEOUT)
+    flying = batch // request.batch * instances
+    await closed_loop(channels, [request], concurrency=flying, seconds=seconds / 5, timeout=CALL_TIMEOUT)
     before = await server.statistics(model_name)
-    result = await closed_loop(channels, [request], concurrency=instances, seconds=seconds, timeout=CALL_TIMEOUT)
+    result = await closed_loop(channels, [request], concurrency=flying, seconds=seconds, timeout=CALL_TIMEOUT)
     after = await _counted(server, model_name, before, result.requests - result.failed)
     if not result.p50_ms:
         return None
-    return _service_point(request.batch, instances, result.p50_ms, result.mean_ms, before, after)
+    point = _service_point(batch, instances, result.p50_ms, result.mean_ms, before, after)
+    if request.batch == batch:
+        return point
+    # Runs have as many steps as waited: of a batch it is the mean of all of them, and what is left is not the model's.
+    computed = min(batch * _taken_ms(before, after), result.mean_ms)
+    return dataclasses.replace(point, compute_ms=computed, transport_ms=result.mean_ms - computed)
+
+
+def _taken_ms(before: Mapping[str, Any], after: Mapping[str, Any]) -> float:
+    """How long each sample took an instance, of all runs in between."""
+    def total(stats: Mapping[str, Any]) -> float:
+        return float(sum(int(one[part]["ns"]) for one in stats["batch_stats"]
+                         for part in ("compute_input", "compute_infer", "compute_output")))
+
+    samples = int(after["inference_count"]) - int(before["inference_count"])
+    return (total(after) - total(before)) / samples / 1e6 if samples else 0.0
 
 
 async def _alone(server: Server, channels: Channels, model_name: str, request: Request, seconds: float

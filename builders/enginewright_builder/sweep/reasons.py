@@ -25,11 +25,12 @@ COORDINATES = (
 )
 
 
-def reason(search: Search, best: Point, objective: ObjectiveRequest) -> str:
-    """What was chosen, what it reaches, what the alternatives reached, and why the search ended."""
+def reason(search: Search, best: Point, objective: ObjectiveRequest, *, stepped: bool = False) -> str:
+    """What was chosen, what it reaches, what the alternatives reached, and why the search ended. ``stepped``: requests
+    are steps of sequences."""
     chosen, threads = best.serving, f" of {best.threads} threads" if best.threads > 1 else ""
     text = (f"{counted(chosen.instance_count, 'instance')}{threads}, queue delay {chosen.max_queue_delay_us} µs, "
-            f"{_batches(chosen)}: {best.throughput:,.0f} inferences/s "
+            f"{_joined(best) if stepped else _batches(chosen)}: {best.throughput:,.0f} inferences/s "
             f"with p{objective.latency_percentile:g} "
             f"{best.objective_ms:.1f} ms at {counted(best.concurrency, 'request')} in flight{_few(best, objective)}")
     if objective.latency_ms > 0:
@@ -56,6 +57,13 @@ def _few(best: Point, objective: ObjectiveRequest) -> str:
 
 def _batches(chosen: ServingChoice) -> str:
     return f"batches of up to {chosen.max_batch_size}" if chosen.max_batch_size else "each request alone"
+
+
+def _joined(best: Point) -> str:
+    if best.serving.max_batch_size < 2:
+        return "each step alone"
+    return (f"steps of up to {best.serving.max_batch_size} sequences in one run, {best.mean_batch:.1f} of them in the "
+            "mean")
 
 
 def _alternatives(search: Search, best: Point, objective: ObjectiveRequest) -> list[str]:

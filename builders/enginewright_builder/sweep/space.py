@@ -32,7 +32,8 @@ class Space:
     """What may vary, each ascending. One value means that it is fixed.
 
     ``batch_sizes`` are maxima: a build has one, as Triton refuses what is above it and clients may send batches of all
-    that the spec allows; recorded grids have several.
+    that the spec allows; recorded grids have several. Of sequences a request is one step, and 1, which joins none, may
+    be better than joining them.
     """
 
     batch_sizes: tuple[int, ...]
@@ -43,15 +44,17 @@ class Space:
 
     @classmethod
     def of(cls, *, max_batch_size: int, batching: BatchingRequest, instances: InstancesRequest, cores: int,
-           gpus: int) -> Space:
-        """What the user fixed is honoured. Delays only where there is a batch to form."""
+           gpus: int, stepped: bool = False) -> Space:
+        """What the user fixed is honoured. Delays only where there is a batch to form. ``stepped``: requests are steps
+        of sequences."""
         counts = (instances.count,) if instances.count > 0 else doublings(MOST_GPU_INSTANCES if gpus else cores)
         if max_batch_size and batching.max_queue_delay_us >= 0:
             delays: tuple[int, ...] = (batching.max_queue_delay_us,)
         else:
             delays = DELAYS_US if max_batch_size > 1 else (0,)
         preferred = batching.preferred_batch_sizes if max_batch_size else ()
-        return cls(batch_sizes=(max_batch_size,), preferred_batch_sizes=preferred, instances=counts, delays_us=delays,
+        sizes = (1, max_batch_size) if stepped and max_batch_size > 1 else (max_batch_size,)
+        return cls(batch_sizes=sizes, preferred_batch_sizes=preferred, instances=counts, delays_us=delays,
                    concurrencies=doublings(max(4, 2 * max(1, max_batch_size) * counts[-1])))
 
     @property
@@ -61,7 +64,8 @@ class Space:
     def servings(self) -> list[ServingChoice]:
         """Every configuration. Where no batch forms (a maximum of 1 or 0) there is no request to wait for: one
         delay."""
-        return [ServingChoice(max_batch_size=size, preferred_batch_sizes=self.preferred_batch_sizes,
+        return [ServingChoice(max_batch_size=size, preferred_batch_sizes=tuple(
+                                  one for one in self.preferred_batch_sizes if one <= size),
                               max_queue_delay_us=delay, instance_count=count)
                 for count in self.instances for size in self.batch_sizes
                 for delay in (self.delays_us if size > 1 else self.delays_us[:1])]

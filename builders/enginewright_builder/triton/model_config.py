@@ -67,9 +67,10 @@ def model_config(model: ServedModel) -> schema.ModelConfig:
         config.input[-1].allow_ragged_batch = spec.name in model.ragged
     for spec in answered(model.interface):
         _fill_tensor(config.output.add(), spec, model)
-    _fill_batching(config, model.serving)
     if model.interface.sequence_batching:
-        _fill_sequences(config, model.interface.sequence_batching)
+        _fill_sequences(config, model.interface.sequence_batching, model.serving)
+    else:
+        _fill_batching(config, model.serving)
     _fill_instances(config, model)
     _fill_graphs(config, model)
     for key in sorted(model.parameters):
@@ -156,11 +157,16 @@ def _fill_batching(config: schema.ModelConfig, serving: ServingChoice) -> None:
     config.dynamic_batching.max_queue_delay_microseconds = serving.max_queue_delay_us
 
 
-def _fill_sequences(config: schema.ModelConfig, how: SequenceBatching) -> None:
+def _fill_sequences(config: schema.ModelConfig, how: SequenceBatching, serving: ServingChoice) -> None:
     """Without control inputs and ``state``: the model in the Python backend asks the request itself for its sequence
-    and keeps the state, which Triton does for backends of its own alone (docs/adr/0047-sequences.md)."""
+    and keeps the state, which Triton does for backends of its own alone (docs/adr/0047-sequences.md). The batcher is
+    the sequences' own, and Triton allows no other beside it."""
     config.sequence_batching.max_sequence_idle_microseconds = how.max_sequence_idle_us
-    config.sequence_batching.oldest.max_candidate_sequences = how.max_candidate_sequences
+    oldest = config.sequence_batching.oldest
+    oldest.max_candidate_sequences = how.max_candidate_sequences
+    if serving.max_batch_size > 1:
+        oldest.preferred_batch_size.extend(serving.preferred_batch_sizes)
+        oldest.max_queue_delay_microseconds = serving.max_queue_delay_us
 
 
 def _fill_instances(config: schema.ModelConfig, model: ServedModel) -> None:

@@ -46,6 +46,7 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.resolve import resolve
 from enginewright_builder.steps import Budget, Steps
 from enginewright_builder.tensors import Steps as Sequence
+from enginewright_builder.triton.model_config import parse_text, to_text
 from enginewright_builder.triton.server import TritonServer
 from support.inputs import graphs, stateful
 
@@ -153,6 +154,49 @@ async def test_sixteen_interleaved_sequences_keep_to_themselves(built: Built, se
         served = await asyncio.gather(*(_sequence(channels, steps, 100 + number) for number, steps in enumerate(many)))
     for steps, answers in zip(many, served, strict=True):
         np.testing.assert_allclose(answers, _expected(built, steps), atol=0.02)
+
+
+@on_the_loop
+@pytest.mark.parametrize(("most", "runs"), [(4, STEPS), (1, 4 * STEPS)])
+async def test_steps_that_wait_at_once_run_together(built: Built, tmp_path: Path, most: int, runs: int) -> None:
+    """Each run waits for a minute or until it has a step of all four, so that the number of runs is known."""
+    repository, many = _joining(built, tmp_path, most), stateful.sequences(4, STEPS, seed=14)
+    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
+            Channels(server.grpc_url) as channels:
+        served = await asyncio.gather(*(_sequence(channels, steps, 1 + number) for number, steps in enumerate(many)))
+        counted = await server.statistics(MODEL)
+    assert (counted["inference_count"], counted["execution_count"]) == (4 * STEPS, runs)
+    for steps, answers in zip(many, served, strict=True):
+        np.testing.assert_allclose(answers, _expected(built, steps), atol=0.02)
+
+
+@on_the_loop
+async def test_a_step_that_fails_fails_alone(built: Built, tmp_path: Path) -> None:
+    """In one run with a sequence that this replica has no state of."""
+    repository = _joining(built, tmp_path, 2)
+    program = repository / MODEL / "1" / "sequences.py"
+    program.write_text(program.read_text().replace("        self._drop()\n", "        self._kept.pop(66, None)\n", 1))
+    steps = stateful.sequences(1, 2, seed=15)[0]
+    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
+            Channels(server.grpc_url) as channels:
+        await asyncio.gather(*(_step(channels, steps[0], one, first=True) for one in (65, 66)))
+        answer, failed = await asyncio.gather(*(_step(channels, steps[1], one, last=True) for one in (65, 66)),
+                                              return_exceptions=True)
+    np.testing.assert_allclose(answer, _expected(built, steps)[1], atol=0.02)
+    assert "sequence 66 has no state in this replica" in str(failed)
+
+
+def _joining(built: Built, folder: Path, most: int) -> Path:
+    """A copy of the repository whose one instance computes up to ``most`` steps in one run, which waits to be full."""
+    shutil.copytree(built.repository, folder / "repository")
+    path = folder / "repository" / MODEL / "config.pbtxt"
+    config = parse_text(path.read_text())
+    config.max_batch_size, config.instance_group[0].count = most, 1
+    oldest = config.sequence_batching.oldest
+    oldest.ClearField("preferred_batch_size")
+    oldest.max_queue_delay_microseconds = 60_000_000 if most > 1 else 0
+    path.write_text(to_text(config))
+    return folder / "repository"
 
 
 @on_the_loop
@@ -295,9 +339,14 @@ def test_the_report_and_the_configuration_say_that_there_is_state(built: Built) 
     config = (built.repository / MODEL / "config.pbtxt").read_text()
     assert "max_sequence_idle_microseconds: 1000000" in config
     assert "max_candidate_sequences: 128" in config
+    assert built.outcome.serving is not None
+    assert f"max_batch_size: {built.outcome.serving.max_batch_size}\n" in config
     assert not {'name: "h"', 'name: "hn"', "model_warmup"} & set(config.replace("{", "\n").split("\n"))
     report = json.loads((built.folder / "build-report.json").read_text())
-    assert any(note.startswith("The server keeps the state (h, c) of each sequence") for note in report["notes"])
+    assert any(note.startswith("The server keeps the state (h, c) of each sequence") and "together" in note
+               for note in report["notes"])
+    assert {32} <= {point["serving"]["max_batch_size"] for point in report["sweep"]["points"]} <= {1, 32}
+    assert [point["batch"] for point in report["sweep"]["service_curve"]][:2] == [1, 2]
     tried = {one.precision for one in built.outcome.candidates if one.accuracy}
     assert {"fp32", "int8-dynamic"} <= tried
 

@@ -30,22 +30,24 @@ from enginewright_builder.models import load_model
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.onnx_interface import written_interface
 from enginewright_builder.resolve import resolve
-from enginewright_builder.sequences import answered, fixed, in_steps, sent
-from enginewright_builder.shapes import BATCH, STEPS
+from enginewright_builder.sequences import answered, fixed, in_steps, most_joined, sent
+from enginewright_builder.shapes import BATCH, STEPS, takes_batches
 from enginewright_builder.sources.formats import locate
 from support.inputs import graphs, stateful
 
 LSTM = tuple(StateTensor(input_name=name, output_name=output) for name, output in stateful.STATE)
 KEPT = SequenceBatching(state=LSTM)
+FILTERS = (StateTensor(input_name="state", output_name="stateN"),)
 
 
 def _state(*pairs: tuple[str, str]) -> SequenceBatching:
     return SequenceBatching(state=tuple(StateTensor(input_name=name, output_name=output) for name, output in pairs))
 
 
-def _source(folder: Path) -> Sequenced:
-    onnx.save(stateful.lstm(), folder / "model.onnx")
-    source = load_model(locate(folder / "model.onnx"), Interface(sequence_batching=KEPT), folder)
+def _source(folder: Path, graph: onnx.ModelProto | None = None, kept: SequenceBatching = KEPT) -> Sequenced:
+    folder.mkdir(exist_ok=True)
+    onnx.save(graph or stateful.lstm(), folder / "model.onnx")
+    source = load_model(locate(folder / "model.onnx"), Interface(sequence_batching=kept), folder)
     assert isinstance(source, Sequenced)
     return source
 
@@ -79,6 +81,45 @@ def test_what_cannot_be_carried_is_told(graph: onnx.ModelProto, kept: SequenceBa
     assert remedy in refused.value.remedy
 
 
+@pytest.mark.parametrize(("graph", "state", "shape"), [
+    (stateful.lstm(), LSTM, (BATCH, 1, 24)), (stateful.filters(), FILTERS, (BATCH, 2, 8)),
+])
+def test_steps_of_several_sequences_run_as_one_batch(graph: onnx.ModelProto, state: tuple[StateTensor, ...],
+                                                     shape: tuple[int | str, ...], tmp_path: Path) -> None:
+    """The batch stands behind the layers of a state, and comes to the front; with any of it answers are the same."""
+    joined = _source(tmp_path / "joined", graph, SequenceBatching(state=state))
+    assert {spec.name: spec.shape for spec in joined.inner.interface.inputs}[state[0].input_name] == shape
+    assert "together with those of other sequences" in joined.notes[0]
+    assert [(spec.name, spec.shape) for spec in joined.interface.inputs] == [("x", (BATCH, STEPS, 1, 16))]
+    x = stateful.sequences(5, 6)[:, :, None]
+    alone = np.concatenate([joined.run({"x": x[row:row + 1]})["y"] for row in range(5)])
+    np.testing.assert_allclose(joined.run({"x": x})["y"], alone, atol=1e-5)
+    source = stateful.Source(tmp_path / "joined" / "model.onnx",
+                             {one.input_name: (one.output_name, (shape[1], 1, *shape[2:])) for one in state})
+    expected = [[one["y"] for one in source.answers([{"x": step} for step in steps])] for steps in x]
+    np.testing.assert_allclose(alone, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("graph", "kept", "why"), [
+    (stateful.lstm(1), KEPT, "since input 'x' [1, 16] has no free size that is a batch: steps of several"),
+    (stateful.filters(hidden="rows"), SequenceBatching(state=FILTERS),
+     "since input 'state' [batch, batch, 8] has more than one size that is a batch"),
+    (stateful.filters(mixed=True), SequenceBatching(state=FILTERS),
+     "since its answers depend on what else is in the batch"),
+    (graphs.voice(), _state(("state", "stateN")), "since input 'sr' [1] has no free size that is a batch"),
+    (stateful.behind(), _state(("state", "stateN")),
+     "since input 'x' [1, batch, 16] does not have the batch in front of its other sizes"),
+])
+def test_why_steps_are_not_joined(graph: onnx.ModelProto, kept: SequenceBatching, why: str, tmp_path: Path) -> None:
+    source = _source(tmp_path, graph, kept)
+    assert why in source.notes[0]
+    assert not takes_batches(source.inner.interface)
+
+
+def test_a_run_has_a_step_of_each_sequence_at_most() -> None:
+    assert [most_joined(dataclasses.replace(KEPT, max_candidate_sequences=8), size) for size in (4, 32)] == [4, 8]
+
+
 def test_a_sequence_is_asked_step_by_step(tmp_path: Path) -> None:
     source = _source(tmp_path)
     x = stateful.sequences(3, 6)
@@ -90,14 +131,15 @@ def test_a_sequence_is_asked_step_by_step(tmp_path: Path) -> None:
 def test_calibration_sees_the_state_in_its_course(tmp_path: Path) -> None:
     calls = _source(tmp_path).calls({"x": stateful.sequences(2, 10)[:, :, None]}, 3)
     assert [float(np.abs(call["h"]).max()) > 0 for call in calls] == [False, True, True]
-    assert all(call["x"].shape == (2, 1, 16) and call["h"].shape == (2, 1, 1, 24) for call in calls)
+    assert all(call["x"].shape == (2, 16) and call["h"].shape == (2, 1, 24) for call in calls)
 
 
 def test_an_engine_is_asked_with_its_own_state(tmp_path: Path) -> None:
     source = _source(tmp_path)
     folder = tmp_path / "engine"
     folder.mkdir()
-    onnx.save(stateful.forgetful(tmp_path / "model.onnx"), folder / "model.onnx")
+    source.export_onnx(folder / "model.onnx", 18)
+    onnx.save(stateful.forgetful(folder / "model.onnx"), folder / "model.onnx")
     (engine,) = sequenced([OnnxRuntimeEngine()], source.inner.interface)
     artifact = Artifact(rung=Rung(backend="onnxruntime", precision="fp32"), triton_backend="python",
                         files={"model.onnx": folder / "model.onnx"}, interface=source.inner.interface,

@@ -12,10 +12,13 @@ from enginewright_builder.contract import ServingChoice
 from enginewright_builder.load import Call, Recorder, Request
 from enginewright_builder.sweep import curve
 from enginewright_builder.sweep.result import ServicePoint
+from enginewright_builder.tensors import Steps, Tensors
 
 SAMPLE = {"x": np.zeros((1, 2), np.float32)}
 # What an instance takes of a latency, under load and alone.
 LOADED, ALONE = 0.5, 0.75
+# Samples in each run of an instance.
+RUN = 2
 
 
 class Triton:
@@ -28,6 +31,7 @@ class Triton:
     def __init__(self, latency: float, *, deaf: bool = False, busy: float = 0.0) -> None:
         self.usual, self.deaf, self.busy = latency, deaf, busy
         self.batches: list[int] = []
+        self.flying: list[int] = []
         self.now = self.loaded = 0.0
         self.alone: list[float] = []
         self._answered = self._seen = (0, 0.0)
@@ -45,8 +49,11 @@ class Triton:
     async def statistics(self, model: str) -> dict[str, Any]:
         (count, seconds), self._seen = self._seen, self._answered
         none = {"count": count, "ns": 0}
+        run = {"compute_input": none, "compute_output": none, "compute_infer": {"count": count // RUN,
+                                                                             "ns": round(seconds * 1e9 / RUN)}}
         return {"inference_stats": {"queue": none, "compute_input": none, "compute_output": none,
-                                    "compute_infer": {"count": count, "ns": round(seconds * 1e9)}}}
+                                    "compute_infer": {"count": count, "ns": round(seconds * 1e9)}},
+                "inference_count": count, "batch_stats": [run]}
 
     async def closed_loop(self, channels: object, requests: list[Request], *, concurrency: int, seconds: float,
                           timeout: float, max_requests: int = 0) -> Any:  # noqa: ASYNC109
@@ -60,6 +67,7 @@ class Triton:
             self.alone.append(self.now)
         else:
             self.loaded = self.now
+            self.flying += [concurrency] * (concurrency not in self.flying[-1:])
             self.batches += [requests[0].batch] * (requests[0].batch not in self.batches[-1:])
         if not (max_requests and self.deaf):
             count = len(recorder.calls)
@@ -78,12 +86,12 @@ class Open:
 
 
 async def measured(triton: Triton, monkeypatch: pytest.MonkeyPatch, *, most: int = 0, seconds: float = 1,
-                   shown: float = 0.0) -> curve.Curve:
+                   shown: float = 0.0, sample: Tensors = SAMPLE) -> curve.Curve:
     monkeypatch.setattr(curve, "time", SimpleNamespace(monotonic=triton.monotonic))
     monkeypatch.setattr(curve, "asyncio", SimpleNamespace(sleep=triton.sleep))
     monkeypatch.setattr(curve, "closed_loop", triton.closed_loop)
     monkeypatch.setattr(curve, "Channels", Open)
-    return await curve.service_curve(triton, "m", SAMPLE, ServingChoice(max_batch_size=most), seconds=seconds,  # type: ignore[arg-type]
+    return await curve.service_curve(triton, "m", sample, ServingChoice(max_batch_size=most), seconds=seconds,  # type: ignore[arg-type]
                                      shown=shown)
 
 
@@ -130,6 +138,17 @@ async def test_a_curve_is_measured_again_where_the_replica_was_seen_to_do_more(
     assert triton.batches == batches
     assert {point.batch: point.compute_ms for point in found.points} == pytest.approx(
         dict.fromkeys((1, 2, 4), 1e3 * COMPUTE))
+
+
+async def test_steps_of_as_many_sequences_as_a_batch_has_samples_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four that are in flight an instance computes two runs of two: each takes what the engine computes of one."""
+    triton = Triton(0.01)
+    found = await measured(triton, monkeypatch, most=4, seconds=10,
+                           sample=Steps(x=np.zeros((3, 1, 2), np.float32)))
+    assert (triton.flying, set(triton.batches)) == ([1, 2, 4], {1})
+    assert {point.batch: point.compute_ms for point in found.points} == pytest.approx(
+        {1: 1e3 * COMPUTE, 2: 1e3 * COMPUTE, 4: 2e3 * COMPUTE})
+    assert [point.throughput for point in found.points] == pytest.approx([100, 200, 400])
 
 
 async def test_what_other_work_disturbed_is_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:

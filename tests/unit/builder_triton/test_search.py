@@ -22,7 +22,7 @@ from enginewright_builder.sweep.queueing import Coordinates, fit, log_throughput
 from enginewright_builder.sweep.reasons import reason
 from enginewright_builder.sweep.search import EQUAL, Search
 from enginewright_builder.sweep.search import run as run_search
-from enginewright_builder.sweep.space import Space, Trial
+from enginewright_builder.sweep.space import DELAYS_US, Space, Trial
 
 Model = Callable[[ServingChoice, int], tuple[float, float]]
 
@@ -174,6 +174,16 @@ def test_clients_may_send_batches_of_all_that_the_spec_allows() -> None:
     assert {point.serving.max_batch_size for point in search.points} == {32}
 
 
+def test_steps_of_sequences_are_tried_joined_and_alone() -> None:
+    """A step alone waits for no other, and no preferred size is above 1 there."""
+    space = Space.of(max_batch_size=8, batching=BatchingRequest(preferred_batch_sizes=(4,)),
+                     instances=InstancesRequest(count=1), cores=2, gpus=0, stepped=True)
+    found = [(one.max_batch_size, one.preferred_batch_sizes, one.max_queue_delay_us) for one in space.servings()]
+    assert found == [(1, (), 0), *((8, (4,), delay) for delay in DELAYS_US)]
+    assert Space.of(max_batch_size=0, batching=BatchingRequest(), instances=InstancesRequest(count=1), cores=2, gpus=0,
+                    stepped=True).batch_sizes == (0,)
+
+
 def test_every_trial_is_in_the_space_once() -> None:
     space = Space.of(
         max_batch_size=32, batching=BatchingRequest(), instances=InstancesRequest(), cores=2, gpus=1
@@ -241,6 +251,16 @@ def test_reason_says_what_the_alternatives_gave_and_what_is_left() -> None:
     assert "1,000 inferences/s take 5 replicas" in text
     assert "At best, 1 instance " in text
     assert f"{len(search.steps)} measurements; the most promising that is left is expected to gain 0." in text
+
+
+def test_reason_says_how_many_steps_a_run_had(make_point: Callable[..., Point]) -> None:
+    best = dataclasses.replace(make_point(), serving=ServingChoice(max_batch_size=8), mean_batch=3.25)
+    search = Search(space=run(ideal)[0].space, objective=ObjectiveRequest())
+    search.tell(Trial.of(best), best)
+    text = reason(search, best, ObjectiveRequest(), stepped=True)
+    assert "steps of up to 8 sequences in one run, 3.2 of them in the mean: " in text
+    alone = dataclasses.replace(best, serving=ServingChoice(max_batch_size=1))
+    assert "each step alone: " in reason(search, alone, ObjectiveRequest(), stepped=True)
 
 
 def test_reason_says_where_requests_are_too_few_for_the_percentile() -> None:

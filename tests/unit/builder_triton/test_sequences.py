@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,13 @@ LSTM = Interface(
                                                                             shape=(1, 1, 8))),
     sequence_batching=SequenceBatching(state=(StateTensor(input_name="h", output_name="hn"),),
                                        max_sequence_idle_us=int(IDLE * 1e6), max_candidate_sequences=MOST // 2))
+# The same, with the batch in front of its state.
+JOINED = Interface(
+    inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),
+            TensorSpec(name="h", dtype="float32", shape=("batch", 1, 8))),
+    outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 4)),
+             TensorSpec(name="hn", dtype="float32", shape=("batch", 1, 8))),
+    sequence_batching=LSTM.sequence_batching)
 
 
 @dataclass
@@ -91,6 +99,26 @@ sequence_batching {
 backend: "python"
 """
     assert parse_text(config).sequence_batching.oldest.max_candidate_sequences == 2
+
+
+def test_what_triton_is_told_where_steps_are_joined() -> None:
+    """The same request as without: a batch of 1 stands in front of it."""
+    config = model_config(ServedModel(name="", triton_backend="python", interface=JOINED, serving=ServingChoice(
+        max_batch_size=8, preferred_batch_sizes=(4,), max_queue_delay_us=200)))
+    oldest = config.sequence_batching.oldest
+    assert (config.max_batch_size, list(config.input[0].dims), config.HasField("dynamic_batching")) == (8, [16], False)
+    assert (oldest.max_candidate_sequences, list(oldest.preferred_batch_size), oldest.max_queue_delay_microseconds
+            ) == (2, [4], 200)
+
+
+def test_state_that_is_joined_has_a_batch_of_one_and_holds_no_memory_of_others() -> None:
+    kept = Sequences(described_state(JOINED))
+    assert kept.state(Request(1, START))["h"].shape == (1, 1, 8)
+    together = np.arange(24, dtype=np.float32).reshape(3, 1, 8)
+    kept.keep(Request(1, START), {"hn": together[1:2]})
+    state = kept.state(Request(1))["h"]
+    np.testing.assert_array_equal(state, together[1:2])
+    assert state.base is None
 
 
 def test_each_sequence_has_a_state_of_its_own() -> None:

@@ -6,8 +6,10 @@ Copied beside ``model.py``; it may import only the standard library and NumPy. `
 
 A sequence begins with zeros, at a request that has the START flag. Triton's sequence batcher sends all requests of a
 sequence to one instance of the model, one at a time, and refuses those of a sequence that it does not know; so this
-process has the state. It does not tell that a sequence was idle for too long: such a one is dropped here when it is
-older than Triton keeps any (``idle`` seconds and :data:`SLACK`), and at any time the latest ``most`` alone are kept.
+process has the state. Requests of several sequences may come in one call: where the model takes batches they run as
+one, and the state of each has a batch of 1 in front. Triton does not tell that a sequence was idle for too long: such a
+one is dropped here when it is older than Triton keeps any (``idle`` seconds and :data:`SLACK`), and at any time the
+latest ``most`` alone are kept.
 """
 
 from __future__ import annotations
@@ -57,7 +59,8 @@ class Sequences:
         if request.flags() & END:
             self._kept.pop(sequence, None)
         elif answer is not None:
-            self._kept[sequence] = (self._clock(), {name: answer[output] for name, output in self.outputs.items()})
+            state = {name: _own(answer[output]) for name, output in self.outputs.items()}
+            self._kept[sequence] = (self._clock(), state)
             self._kept.move_to_end(sequence)
         self._drop()
 
@@ -66,6 +69,11 @@ class Sequences:
         begun = self._clock() - self._seconds
         while self._kept and (len(self._kept) > self._most or next(iter(self._kept.values()))[0] < begun):
             self._kept.popitem(last=False)
+
+
+def _own(array: NDArray[Any]) -> NDArray[Any]:
+    """A part of what several sequences were answered would hold the memory of the whole."""
+    return array if array.base is None else array.copy()
 
 
 def _zeros(entry: Mapping[str, Any]) -> NDArray[Any]:

@@ -129,16 +129,11 @@ FOREIGN_TO_SEQUENCES: tuple[Foreign, ...] = (
             task=SEQUENCES),
     Foreign(path="serving.responseCache", why=_EACH_REQUEST, task=SEQUENCES),
     Foreign(path="quality", why=_EACH_REQUEST, task=SEQUENCES),
-    Foreign(path="batching.preferredBatchSizes", why="joins requests, and steps of sequences are computed one by one",
-            kind="list", task=SEQUENCES),
-    Foreign(path="batching.maxQueueDelayMicroseconds",
-            why="waits for others to join a request, and steps of sequences are computed one by one", task=SEQUENCES),
     Foreign(path="accuracy.task", why="is of labels of single answers, and a sample is a whole sequence",
             task=SEQUENCES),
     Foreign(path="interface.postprocess", why=_NO_SEQUENCES, kind="list",
             remedy="remove it, and let the source or clients do that", task=SEQUENCES),
-    Foreign(path="interface.padding", why="joins requests, and steps of sequences are computed one by one",
-            task=SEQUENCES),
+    Foreign(path="interface.padding", why=_NO_SEQUENCES, task=SEQUENCES),
     Foreign(path="rollout.gateway", why="sends each request where it likes, and a sequence stays with one replica",
             remedy="remove it, and let clients keep a connection to the model's Service", task=SEQUENCES),
     Foreign(path="placement.classes", why=_NO_SEQUENCES, remedy="write accelerator and gpu, and an object for each "
@@ -189,6 +184,10 @@ def sequence_problems(spec: Spec) -> Iterator[Problem]:
             yield _problem(f"spec.{one.path}", value, one.why, one.remedy)
     if spec.autoscaling is not None and spec.autoscaling.min_replicas == 0:
         yield _problem("spec.autoscaling.minReplicas", 0, "would end sequences that are merely idle", "write 1 or more")
+    most = spec.interface.sequence_batching.max_candidate_sequences
+    if too_large := [size for size in spec.batching.preferred_batch_sizes if size > most]:
+        yield _problem("spec.batching.preferredBatchSizes", too_large, "exceeds spec.interface.sequenceBatching."
+                       f"maxCandidateSequences {most}, and a run has one step of each", "raise that, or lower these")
 
 
 def _at(spec: Spec, path: str) -> Any:

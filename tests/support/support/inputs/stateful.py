@@ -37,6 +37,29 @@ def lstm(batch: int | str = "batch", *, hidden: int | str = HIDDEN) -> onnx.Mode
          "v": weights(HIDDEN, ANSWERS), "zero": np.array([0])})
 
 
+def filters(*, hidden: int | str = 2, mixed: bool = False) -> onnx.ModelProto:
+    """``x [batch, 16]`` and ``state [2, batch, 8]``, of which a part goes with each step, to ``y [batch, 8]``. Where
+    ``mixed`` is true, what one row is answered depends on the other rows."""
+    weights = np.random.default_rng(27).normal(size=(FEATURES, 8)).astype(np.float32)
+    rows = [node("ReduceMean", "mean", "all", axes=[0]), node("Add", "mean all", "y")] if mixed else [
+        node("Identity", "mean", "y")]
+    state, half = [hidden, "batch", 8], np.array([0.5, 0.9] if hidden == 2 else [0.5], np.float32)
+    return model(
+        [node("MatMul", "x w", "in"), node("Unsqueeze", "in zero", "layer"), node("Mul", "state half", "kept"),
+         node("Add", "kept layer", "stateN"), node("ReduceMean", "stateN", "mean", axes=[0], keepdims=0), *rows],
+        [value("x", F32, ["batch", FEATURES]), value("state", F32, state)],
+        [value("y", F32, ["batch", 8]), value("stateN", F32, state)],
+        {"w": weights, "zero": np.array([0]), "half": half[:, None, None]}, opset=17)
+
+
+def behind() -> onnx.ModelProto:
+    """Time in front of the batch, as recurrent operators have it."""
+    return model([node("Mul", "state half", "kept"), node("Add", "kept x", "stateN"), node("Tanh", "stateN", "y")],
+                 [value(name, F32, [1, "batch", FEATURES]) for name in ("x", "state")],
+                 [value(name, F32, [1, "batch", FEATURES]) for name in ("y", "stateN")],
+                 {"half": np.float32(0.5)})
+
+
 def forgetful(path: Path) -> onnx.ModelProto:
     """``path``, of :func:`lstm`, with zeros in place of the ``h`` that it is given."""
     made = onnx.load(path)
