@@ -237,6 +237,10 @@ bench-whole: ## On such a machine: images and sentences, prepared by the client 
 	mkdir -p build/bench
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.whole $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) $(if $(filter cpu,$(ACCELERATOR)),,--inputs $(INPUTS)/models) --output build/bench/whole.json
 
+.PHONY: bench-sequences
+bench-sequences: ## On such a machine: steps of sequences joined and apart, into build/bench/sequences.json (ACCELERATOR=cpu)
+	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m bench.sequences $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) --output build/bench/sequences.json
+
 .PHONY: test-gpu
 test-gpu: ## On such a machine: tests of TensorRT and compiled PyTorch on its GPU (GPUS=2: also those that need two; GPU_METRICS=1: also of what Triton says of its GPU)
 	PYTHONPATH=hack:builders:$$PYTHONPATH python3 -m pytest $(or $(PATHS),tests/gpu) -p no:cacheprovider --durations=8 $(ARGS) \
