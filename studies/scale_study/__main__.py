@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import datetime
 import json
+import math
 import os
 import signal
 import sys
 import tempfile
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,8 @@ from cluster.bare import running
 from cluster.paths import ClusterPaths
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
-from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
-from scale_study import kserve
+from scale_study import kserve, record
 from scale_study.actor import NETWORK
-from scale_study.page import page
 from scale_study.study import study
 from support.apiserver import install_crd
 from support.control_plane import LEADS, operator_credentials
@@ -45,30 +45,47 @@ def main() -> int:
     parser.add_argument("--n", default="300", help="objects; several sizes parted by commas (default %(default)s)")
     parser.add_argument("--namespaces", default="1", help="over so many namespaces, as --n (default %(default)s)")
     parser.add_argument("--patience", type=float, default=1800.0, help="seconds for each size (default %(default)s)")
+    parser.add_argument("--minutes", type=float, help="after which what still runs is stopped")
+    parser.add_argument("--read", type=int, default=sys.maxsize, metavar="N",
+                        help="leave the queues unread where there are more than N objects")
+    parser.add_argument("--join", type=Path, nargs="+", metavar="SUMMARY",
+                        help="only make one summary of those of studies that ran beside each other")
     parser.add_argument("--output", type=Path, default=RESULT)
     options = parser.parse_args()
+    if options.join:
+        record.write(options.output, record.joined([json.loads(path.read_text()) for path in options.join]))
+        return 0
     if INSIDE not in os.environ:
         _enter()
     # Stopped by a time limit, it stops what it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sizes = [(int(n), int(spaces)) for spaces in options.namespaces.split(",") for n in options.n.split(",")]
-    found: dict[str, Any] = {
-        "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "hardware": {"device": cpu_name(), "cores": available_cpus(), "memory_gib": round(memory_bytes() / 2**30)},
-        "sizes": [],
-    }
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    for n, spaces in sizes:
-        with tempfile.TemporaryDirectory(prefix="scale-") as scratch:
-            size = asyncio.run(_run(Path(scratch), n, spaces, options.patience))
-        if kserve.given():
-            with tempfile.TemporaryDirectory(prefix="scale-") as scratch:
-                size["kserve"] = asyncio.run(_kserve(Path(scratch), n, spaces, options.patience))
-        found["sizes"].append({**size, "load": round(os.getloadavg()[0])})
-        print(json.dumps(found["sizes"][-1]), flush=True)
-        options.output.write_text(json.dumps(found, indent=1) + "\n")
-        options.output.with_suffix(".md").write_text(page(found))
+    _study(options, record.Record(options.output))
     return 0
+
+
+def _study(options: argparse.Namespace, found: record.Record) -> None:
+    until = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+    for n, spaces in ((int(n), int(spaces)) for spaces in options.namespaces.split(",") for n in options.n.split(",")):
+        if time.monotonic() > until:
+            return
+        with found.size(n, spaces) as tell:
+            _in_time(until, _run, n, spaces, options.patience, tell, n <= options.read)
+        if kserve.given():
+            with found.beside() as tell:
+                _in_time(until, _kserve, n, spaces, options.patience, tell)
+
+
+def _in_time(until: float, run: Callable[..., Awaitable[None]], *more: Any) -> None:
+    """Raises :class:`RuntimeError` where ``run`` is not done ``until`` then, on the monotonic clock."""
+    async def limited(folder: Path) -> None:
+        try:
+            async with asyncio.timeout(None if until == math.inf else until - time.monotonic()):
+                await run(folder, *more)
+        except TimeoutError as error:
+            raise RuntimeError("the time of the study was over") from error
+
+    with tempfile.TemporaryDirectory(prefix="scale-", ignore_cleanup_errors=True) as scratch:
+        asyncio.run(limited(Path(scratch)))
 
 
 def _enter() -> None:
@@ -79,20 +96,20 @@ def _enter() -> None:
     os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})  # noqa: S606
 
 
-async def _run(folder: Path, n: int, spaces: int, patience: float) -> dict[str, Any]:
+async def _run(folder: Path, n: int, spaces: int, patience: float, tell: record.Tell, reads: bool) -> None:
     with running(folder / "control-plane", controllers=True, flags=FLAGS) as kubeconfig:
         await install_crd(kubeconfig)
         paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
         operators = await operator_credentials(kubeconfig, LEADS)
         async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
-            return await study(kubeconfig, operators, paths.records, folder, kube, n, spaces, patience)
+            await study(kubeconfig, operators, paths.records, folder, kube, n, spaces, patience, tell, reads=reads)
 
 
-async def _kserve(folder: Path, n: int, spaces: int, patience: float) -> dict[str, Any]:
+async def _kserve(folder: Path, n: int, spaces: int, patience: float, tell: record.Tell) -> None:
     with running(folder / "control-plane", controllers=True, flags=FLAGS) as kubeconfig:
         paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
         async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
-            return await kserve.kserve(kubeconfig, paths.records, folder, kube, n, spaces, patience)
+            tell(await kserve.kserve(kubeconfig, paths.records, folder, kube, n, spaces, patience))
 
 
 if __name__ == "__main__":

@@ -20,21 +20,36 @@ COLUMNS: Final = ("objects", "namespaces", "whose", "Deployments/s", "all `Ready
 
 def page(found: Mapping[str, Any], notes: str = "") -> str:
     hardware = found["hardware"]
-    machine = (f"{hardware['device']}, {hardware['cores']} cores, {hardware['memory_gib']} GiB, "
+    machine = (f"{hardware['device']}, {_cores(hardware)}, {hardware['memory_gib']} GiB, "
                f"{found['recorded'][:10]}. Load of the machine, mean over one minute, at the end of each size: "
                f"{', '.join(str(size['load']) for size in found['sizes'])}.\n\n")
     sizes = found["sizes"]
-    return "".join((HEAD, machine, _table(COLUMNS, _rows(sizes)), "\n", _idle(sizes), _read(sizes), notes))
+    return "".join((HEAD, machine, _table(COLUMNS, _rows(sizes)), _unfinished(sizes), "\n", _idle(sizes),
+                    _read(sizes), notes))
+
+
+def _cores(hardware: Mapping[str, Any]) -> str:
+    """A study may be kept to some of the machine's, so that others run beside it."""
+    cores, of = hardware["cores"], hardware.get("of_cores", hardware["cores"])
+    return f"{cores} cores" if cores == of else f"{cores} of {of} cores for each size"
 
 
 def _rows(sizes: Iterable[Mapping[str, Any]]) -> Iterable[tuple[Any, ...]]:
     for size in sizes:
-        yield _row(size, size, "Enginewright", size["operator_cpu_s"], size["operator_rss_mb"])
-        if other := size.get("kserve"):
+        if "ready_s" in size:
+            yield _row(size, size, "Enginewright", size["operator_cpu_s"], size.get("operator_rss_mb", "–"))
+        if "ready_s" in (other := size.get("kserve", {})):
             yield _row(size, other, "KServe", other["manager_cpu_s"], other["manager_rss_mb"])
 
 
-def _row(size: Mapping[str, Any], used: Mapping[str, Any], whose: str, cpu: float, memory: int) -> tuple[Any, ...]:
+def _unfinished(sizes: Iterable[Mapping[str, Any]]) -> str:
+    parts = ((size, whose, part["unfinished"]) for size in sizes
+             for whose, part in (("Enginewright", size), ("KServe", size.get("kserve", {}))) if "unfinished" in part)
+    lines = [f"- {size['n']} objects, namespaces: {size['namespaces']}, {whose}: {why}\n" for size, whose, why in parts]
+    return "\nNot finished:\n\n" + "".join(lines) if lines else ""
+
+
+def _row(size: Mapping[str, Any], used: Mapping[str, Any], whose: str, cpu: float, memory: object) -> tuple[Any, ...]:
     n = size["n"]
     each = (f"{1000 * seconds / n:.0f}" for seconds in (used["apiserver_cpu_s"], used["etcd_cpu_s"], cpu))
     return (n, size["namespaces"], whose, used["deployments_per_s"], used["ready_s"], *each,
@@ -46,7 +61,7 @@ def _idle(sizes: Iterable[Mapping[str, Any]]) -> str:
                "apiserver meanwhile, CPU s")
     rows = ((size["n"], size["namespaces"], size["idle"]["writes"], size["idle"]["requests_per_s"],
              f"{100 * size['idle']['cpu_share']:.1f}", size["resync"]["requests"], size["resync"]["apiserver_cpu_s"])
-            for size in sizes)
+            for size in sizes if "idle" in size)
     return ("## At rest\n\nOne minute, all objects `Ready`, with one resync and one comparison of memory in it. The "
             "writes are renewals of the Lease.\n\n" + _table(columns, rows))
 

@@ -15,6 +15,7 @@ from attack.rows import Row, watching
 from enginewright.clients.kube import KubeClient
 from scale_study.actor import Actor
 from scale_study.meters import Meters, rss_mb
+from scale_study.record import Tell
 from scale_study.scraped import scraped
 from scale_study.settled import at_once, until
 from support.apiserver import NAMESPACE, Models, manifest, model
@@ -47,8 +48,9 @@ class Seen:
 
 
 async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, kube: KubeClient, n: int,
-                spaces: int, patience: float) -> dict[str, Any]:
-    """``n`` objects in ``spaces`` namespaces, in each of which the engine is on record."""
+                spaces: int, patience: float, tell: Tell, *, reads: bool = True) -> None:
+    """``n`` objects in ``spaces`` namespaces, in each of which the engine is on record. ``tell`` gets what is found as
+    soon as it is; with ``reads`` the queues of all are read at last."""
     names = [f"scale-{number}" for number in range(spaces)]
     for name in names:
         await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", name))
@@ -67,10 +69,10 @@ async def study(kubeconfig: Path, operators: Path, records: Path, folder: Path, 
             await Models(kube, name).create(model("seed"))
         await until(lambda: len(seen.ready) == spaces, 120.0 + spaces, "the first model of each namespace serves")
         meters = Meters(records, process, PORT)
-        made = await _make(kube, names, n, seen, meters, patience)
-        rest, memory = await _at_rest(meters), round(rss_mb(process))
-        read = await scraped(kubeconfig, kube, wanted(names, n), actor.addresses, meters, patience)
-        return {"n": n, "namespaces": spaces, **made, **rest, "operator_rss_mb": memory, "scraped": read}
+        tell(await _make(kube, names, n, seen, meters, patience))
+        tell({**await _at_rest(meters), "operator_rss_mb": round(rss_mb(process))})
+        if reads:
+            tell({"scraped": await scraped(kubeconfig, kube, wanted(names, n), actor.addresses, meters, patience)})
 
 
 def wanted(names: Sequence[str], n: int) -> list[tuple[str, str]]:

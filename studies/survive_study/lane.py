@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import json
+import math
 import random
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from survive_study import oracles
 from survive_study.actor import Node
 from survive_study.faults import Way
 from survive_study.operators import Operators, Zygote
+from survive_study.record import Told
 from survive_study.step_runner import StepRunner
 from survive_study.steps import Step
 from survive_study.world import World, look
@@ -43,22 +45,6 @@ FOREIGN: tuple[tuple[Resource, dict[str, Any]], ...] = (
 
 
 @dataclass
-class Told:
-    """What a sequence came to. ``alarms`` are in words, with the number of the step before them."""
-
-    steps: int = 0
-    rests: int = 0
-    kills: int = 0
-    deaths: int = 0
-    faults: int = 0
-    fields: set[str] = field(default_factory=set)
-    done: Counter[str] = field(default_factory=Counter)
-    refused: list[str] = field(default_factory=list)
-    alarms: list[str] = field(default_factory=list)
-    slowest_rest: float = 0.0
-
-
-@dataclass
 class Lane:
     kube: KubeClient
     runner: StepRunner
@@ -69,19 +55,25 @@ class Lane:
     log: Path
     bound: float = BOUND
     told: Told = field(default_factory=Told)
+    # What was done when, beside the times in logs and objects.
+    _happened: list[str] = field(default_factory=list)
+    _seen: World = field(default_factory=lambda: World({}))
 
-    async def run(self, steps: Sequence[Step], *, rest_every: int) -> Told:
-        """Ends at the first alarm: what comes after it may come of it."""
+    async def run(self, steps: Sequence[Step], *, rest_every: int, until: float = math.inf) -> Told:
+        """Ends at the first alarm: what comes after it may come of it. On the monotonic clock ``until`` is from when on
+        it ends after a rest."""
         await self.runner.provide()
         await self.operators.start()
         try:
             for number, step in enumerate(steps):
                 await self._step(step)
                 self._alarm(number, oracles.always(await self.see()))
-                if not self.told.alarms and (number + 1) % rest_every == 0:
+                rests = (number + 1) % rest_every == 0
+                if not self.told.alarms and rests:
                     await self._rest(number, heal=step.pick < 0.4)
                 if self.told.alarms:
-                    self._keep_what_was(await self.see())
+                    self._keep_what_was(steps[:number + 1], await self._look())
+                if self.told.alarms or (rests and time.monotonic() > until):
                     break
         finally:
             await self.operators.stop()
@@ -91,6 +83,7 @@ class Lane:
         return self.told
 
     async def _step(self, step: Step) -> None:
+        self._note(f"step {self.told.steps}: {json.dumps(step.as_json())}")
         self.told.steps += 1
         await self.operators.keep()
         if step.kind == "two-leaders" and len(self.operators.pids) == 1:
@@ -99,17 +92,26 @@ class Lane:
         if step.killed is not None:
             await asyncio.sleep(step.killed)
             await self.operators.kill()
+            self._note("killed")
             await self.operators.keep()
         await asyncio.sleep(step.pause)
+
+    def _note(self, what: str) -> None:
+        self._happened.append(f"{datetime.datetime.now(datetime.UTC).isoformat(timespec='milliseconds')} {what}")
 
     def _alarm(self, number: int, found: Any) -> None:
         self.told.alarms += [f"step {number}: {alarm}" for alarm in found]
 
     async def see(self) -> World:
+        self._seen = await self._look()
+        return self._seen
+
+    async def _look(self) -> World:
         return await look(self.kube, self.runner.namespace, frozenset(self.node.proven), self.foreign)
 
     async def _rest(self, number: int, *, heal: bool) -> None:
         """No faults, one operator, containers that succeed: the world must come to what it should be."""
+        self._note(f"rest{' and heal' if heal else ''}")
         self.told.rests += 1
         self.way.now = ""
         self.node.release()
@@ -145,9 +147,12 @@ class Lane:
             await asyncio.sleep(0.3)
         return sorted(set(self.way.wrote))
 
-    def _keep_what_was(self, world: World) -> None:
-        """For who looks into an alarm."""
-        self.log.with_name("world.json").write_text(json.dumps(world.of, indent=1))
+    def _keep_what_was(self, steps: Sequence[Step], later: World) -> None:
+        """For who looks into an alarm: beside the operators' log, the world that raised it and the one ``later``."""
+        self.log.with_name("alarm.json").write_text(json.dumps({
+            "seed": self.told.seed, "alarms": self.told.alarms, "happened": self._happened,
+            "steps": [step.as_json() for step in steps], "proven": sorted(self._seen.proven), "world": self._seen.of,
+            "after": later.of}, indent=1))
 
 
 @contextlib.asynccontextmanager
@@ -166,7 +171,7 @@ async def lane(kube: KubeClient, source: Zygote, kubeconfig: Path, folder: Path,
         runner = StepRunner(kube, name, node, way)
         runner.strange = frozenset(name for names in foreign.values() for name in names)
         yield Lane(kube, runner, node, way, Operators(source, through, name, folder / "log"), foreign,
-                   folder / "log", bound)
+                   folder / "log", bound, Told(seed))
 
 
 async def _strangers(kube: KubeClient, namespace: str) -> dict[str, dict[str, Any]]:

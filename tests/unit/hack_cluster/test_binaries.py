@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster import binaries, toolchain
+from cluster.steps import ClusterError
 
 GO_MOD = """module example
 
@@ -102,3 +103,13 @@ def test_the_last_few_versions_of_a_binary_are_kept(tmp_path: Path, monkeypatch:
     other.touch()
     binaries._forget_old("pause")
     assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == ["helm-0", "pause-2", "pause-3", "pause-4"]
+
+
+def test_programs_that_are_given_are_not_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(binaries.GIVEN, str(tmp_path))
+    monkeypatch.setattr(toolchain, "find_go", lambda: pytest.fail("a machine without Go"))
+    for name in ("kubernetes", *binaries.NODE_PROGRAMS):
+        (tmp_path / name).touch()
+    assert binaries.node_program("kube-apiserver") == tmp_path / "kube-apiserver"
+    with pytest.raises(ClusterError, match=f"{binaries.GIVEN}={tmp_path} has no helm: put it there, or unset"):
+        binaries.build(binaries.HELM)

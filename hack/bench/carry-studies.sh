@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Packs what `make survive-study` and `make scale-study` need on a machine with Linux on x86-64 and Python 3.12, but no
+# network: Kubernetes, etcd, openssl and ip with their libraries, the operator's Python packages, the sources, and, where
+# it is given, KServe's manager with its definitions.
+#
+# Usage: [KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH] carry-studies.sh OUT_DIR   (needs pip, xz and a venv from `make venv`)
+# OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the other machine:
+#   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && python3 -m survive_study … && python3 -m scale_study …
+set -euo pipefail
+out=${1:?usage: carry-studies.sh OUT_DIR}
+root=$(cd "$(dirname "$0")/../.." && pwd)
+part_bytes=48m
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+echo "programs" >&2
+mkdir -p "$work/programs" "$work/tools/bin" "$work/tools/lib"
+kubernetes=$(PYTHONPATH="$root/hack" "$root/.venv/bin/python" -c 'from cluster import binaries; print(binaries.build(binaries.KUBERNETES))')
+cp -P "$(dirname "$kubernetes")"/* "$work/programs/"
+# With the loader of this machine: the other one's may be older, or have none of their libraries.
+for name in etcd openssl ip; do
+  program=$(PATH="$PATH:/usr/sbin:/sbin" command -v "$name")
+  cp -L "$program" "$work/tools/lib/$name.program"
+  ldd "$program" | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | xargs -I{} cp -L {} "$work/tools/lib/"
+  cat >"$work/tools/bin/$name" <<'SH'
+#!/bin/sh
+lib=$(dirname "$(dirname "$0")")/lib
+exec "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$lib/$(basename "$0").program" "$@"
+SH
+  chmod +x "$work/tools/bin/$name"
+done
+
+if [ -n "${KSERVE_MANAGER:-}" ]; then
+  echo "KServe" >&2
+  mkdir -p "$work/kserve/source/config"
+  cp "$KSERVE_MANAGER" "$work/kserve/manager"
+  cp -r "${KSERVE_SOURCE:?the checkout that KSERVE_MANAGER was built from}/config/crd" \
+    "$KSERVE_SOURCE/config/configmap" "$work/kserve/source/config/"
+fi
+
+echo "wheels" >&2
+fetch() {
+  python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
+    --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+    -d "$work/wheels" "$@"
+}
+fetch -r "$root/requirements/operator.txt"
+fetch $(sed -nE 's/^((pytest|pluggy|iniconfig|packaging)==[^ ]+).*/\1/p' "$root/hack/bench/wheels-tests.txt")
+
+echo "sources" >&2
+mkdir "$work/source"
+git -C "$root" ls-files -z operator builders hack studies tests/support tests/integration/chart/golden requirements crds |
+  tar -C "$root" --null -T - -cf - | tar -C "$work/source" -xf -
+git -C "$root" rev-parse HEAD >"$work/source/commit"
+
+echo "parts" >&2
+# Under their names only once all are whole.
+mkdir "$work/parts"
+tar -C "$work" -cf - --exclude=./parts . | xz -T0 -2 | split -b "$part_bytes" -d - "$work/parts/part-"
+rm -f "$out"/part-*
+mv "$work/parts"/part-* "$out/"
+cp "$root/hack/bench/unpack-studies.sh" "$out/unpack.sh"
+ls -l "$out" >&2
