@@ -4,7 +4,7 @@
 # it is given, KServe's manager with its definitions.
 #
 # Usage: [KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH] carry-studies.sh OUT_DIR   (needs pip, xz and a venv from `make venv`)
-# OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the other machine:
+# OUT_DIR gets part-00 … (each below 51 MB), source.tar.gz and unpack.sh; on the other machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && python3 -m survive_study … && python3 -m scale_study …
 set -euo pipefail
 out=${1:?usage: carry-studies.sh OUT_DIR}
@@ -49,17 +49,14 @@ fetch() {
 fetch -r "$root/requirements/operator.txt"
 fetch $(sed -nE 's/^((pytest|pluggy|iniconfig|packaging)==[^ ]+).*/\1/p' "$root/hack/bench/wheels-tests.txt")
 
-echo "sources" >&2
-mkdir "$work/source"
-git -C "$root" ls-files -z operator builders hack studies tests/support tests/integration/chart/golden requirements crds |
-  tar -C "$root" --null -T - -cf - | tar -C "$work/source" -xf -
-git -C "$root" rev-parse HEAD >"$work/source/commit"
-
 echo "parts" >&2
 # Under their names only once all are whole.
 mkdir "$work/parts"
 tar -C "$work" -cf - --exclude=./parts . | xz -T0 -2 | split -b "$part_bytes" -d - "$work/parts/part-"
+# By itself, for it changes more often than all else.
+git -C "$root" ls-files -z operator builders hack studies tests/support tests/integration/chart/golden requirements crds |
+  tar -C "$root" --null -T - -czf "$work/parts/source.tar.gz"
 rm -f "$out"/part-*
-mv "$work/parts"/part-* "$out/"
+mv "$work/parts"/* "$out/"
 cp "$root/hack/bench/unpack-studies.sh" "$out/unpack.sh"
 ls -l "$out" >&2

@@ -4,10 +4,16 @@ set -euo pipefail
 target=${1:?usage: PARTS=DIR unpack.sh TARGET}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
-if [ ! -d "$target/source" ]; then
-  if command -v xz >/dev/null; then unpack="xz -dc -T0"; else unpack="python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.stdin.buffer), sys.stdout.buffer)'"; fi
-  cat "${PARTS:?}"/part-* | sh -c "$unpack" | tar -C "$target" -xf -
+if [ ! -d "$target/programs" ]; then
+  if command -v xz >/dev/null; then
+    unpack() { xz -dc -T0; }
+  else
+    unpack() { python3 -c 'import lzma, shutil, sys; shutil.copyfileobj(lzma.open(sys.stdin.buffer), sys.stdout.buffer)'; }
+  fi
+  cat "${PARTS:?}"/part-* | unpack | tar -C "$target" -xf -
 fi
+rm -rf "$target/source" && mkdir "$target/source"
+tar -C "$target/source" -xzf "${PARTS:?}/source.tar.gz"
 python3 - "$target/wheels" "$target/site" <<'PY'
 import pathlib, sys, zipfile
 

@@ -59,7 +59,7 @@ class Campaign:
         steps = sequence(seed, self._options.steps)
         try:
             told = await self.play(seed, steps, until=self._until)
-        except Exception:  # whatever it is
+        except Exception:  # of whatever kind
             told = Told(seed, broke=traceback.format_exc())
         self._say(told)
         if told.alarms and self._options.shrink:
