@@ -3,7 +3,7 @@
 # network: Kubernetes, etcd, openssl and ip with their libraries, the operator's Python packages, the sources, and, where
 # it is given, KServe's manager with its definitions.
 #
-# Usage: [KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH] carry-studies.sh OUT_DIR   (needs pip, xz and a venv from `make venv`)
+# Usage: [KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH] carry-studies.sh OUT_DIR   (needs pip and a venv from `make venv`)
 # OUT_DIR gets part-00 … (each below 51 MB), source.tar.gz and unpack.sh; on the other machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && python3 -m survive_study … && python3 -m scale_study …
 set -euo pipefail
@@ -16,20 +16,14 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 echo "programs" >&2
-mkdir -p "$work/programs" "$work/tools/bin" "$work/tools/lib"
+mkdir -p "$work/programs" "$work/tools"
 kubernetes=$(PYTHONPATH="$root/hack" "$root/.venv/bin/python" -c 'from cluster import binaries; print(binaries.build(binaries.KUBERNETES))')
 cp -P "$(dirname "$kubernetes")"/* "$work/programs/"
 # With the loader of this machine: the other one's may be older, or have none of their libraries.
 for name in etcd openssl ip; do
   program=$(PATH="$PATH:/usr/sbin:/sbin" command -v "$name")
-  cp -L "$program" "$work/tools/lib/$name.program"
-  ldd "$program" | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | xargs -I{} cp -L {} "$work/tools/lib/"
-  cat >"$work/tools/bin/$name" <<'SH'
-#!/bin/sh
-lib=$(dirname "$(dirname "$0")")/lib
-exec "$lib/ld-linux-x86-64.so.2" --library-path "$lib" "$lib/$(basename "$0").program" "$@"
-SH
-  chmod +x "$work/tools/bin/$name"
+  cp -L "$program" "$work/tools/$name.program"
+  ldd "$program" | awk '/=> \// {print $3} /^\t\/.*ld-linux/ {print $1}' | xargs -I{} cp -L {} "$work/tools/"
 done
 
 if [ -n "${KSERVE_MANAGER:-}" ]; then
@@ -52,7 +46,7 @@ fetch $(sed -nE 's/^((pytest|pluggy|iniconfig|packaging)==[^ ]+).*/\1/p' "$root/
 echo "parts" >&2
 # Under their names only once all are whole.
 mkdir "$work/parts"
-tar -C "$work" -cf - --exclude=./parts . | xz -T0 -2 | split -b "$part_bytes" -d - "$work/parts/part-"
+tar -C "$work" -cf - --exclude=./parts . | gzip -3 | split -b "$part_bytes" -d - "$work/parts/part-"
 # By itself, for it changes more often than all else.
 git -C "$root" ls-files -z operator builders hack studies tests/support tests/integration/chart/golden requirements crds |
   tar -C "$root" --null -T - -czf "$work/parts/source.tar.gz"

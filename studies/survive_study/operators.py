@@ -37,7 +37,8 @@ class Zygote:
 
 @contextlib.asynccontextmanager
 async def zygote() -> AsyncIterator[Zygote]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in FOLDERS)}
+    places = [*(str(ROOT / folder) for folder in FOLDERS), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, places))}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "survive_study.zygote", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         env=environment, start_new_session=True)
