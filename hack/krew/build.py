@@ -45,7 +45,6 @@ def fill(directory: Path, platform: Platform, source: Path) -> None:
         shutil.rmtree(library / name, ignore_errors=True)
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(source / "operator" / "enginewright", library / "enginewright", ignore=ignore)
-    contract = library / "enginewright_builder"
-    contract.mkdir()
-    for name in ("__init__.py", "contract.py"):
-        shutil.copy(source / "builders" / "enginewright_builder" / name, contract)
+    builder = source / "builders" / "enginewright_builder"
+    shutil.copytree(builder / "contract", library / "enginewright_builder" / "contract", ignore=ignore)
+    shutil.copy(builder / "__init__.py", library / "enginewright_builder")
