@@ -101,30 +101,66 @@ def write_int4_weights(source: Path, target: Path, keep_precise: Sequence[str] =
     """``source`` with its products' constant weights in INT4, each behind a DequantizeLinear by blocks of its rows, as
     TensorRT reads them. Whole blocks alone: other products stay as they are. Raises ValueError where none is left.
 
-    By ONNX Runtime's tool: ModelOpt's has to compile C++ when it packs four bits.
+    Not by a tool: ONNX Runtime's writes scales below zero, which TensorRT refuses, and ModelOpt's has to compile C++
+    when it packs four bits.
     """
     import onnx.version_converter
-    from onnxruntime.quantization import QuantFormat
-    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     with _hushed():
         model = onnx.load(str(source))
         if _opset(model) < _INT4_OPSET:
             model = onnx.version_converter.convert_version(model, _INT4_OPSET)
         _as_products(model.graph)
-        rows = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if len(tensor.dims) == 2}
-        kept = {*keep_precise}
-        left = [node.name for node in model.graph.node if node.op_type == "MatMul" and (
-            rows.get(node.input[1], 1) % _WEIGHT_BLOCK or {node.name, *node.output} & kept)]
-        work = MatMulNBitsQuantizer(model, bits=4, block_size=_WEIGHT_BLOCK, is_symmetric=True,
-                                    quant_format=QuantFormat.QDQ, nodes_to_exclude=left)
-        work.process()
-    made = work.model.model
-    _once(made.graph)
-    if not any(node.op_type == "DequantizeLinear" for node in made.graph.node):
+    if not _behind_blocks(model.graph, {*keep_precise}):
         raise ValueError(f"no MatMul or Gemm of the graph has constant weights with rows in whole blocks of "
                          f"{_WEIGHT_BLOCK}")
-    _save(made, target)
+    _save(model, target)
+
+
+def _behind_blocks(graph: onnx.GraphProto, kept: set[str]) -> bool:
+    """Whether there were any. Weights that something else reads as well stay, too, beside those in four bits."""
+    from onnx import helper
+
+    held = {tensor.name: tensor for tensor in graph.initializer
+            if len(tensor.dims) == 2 and not tensor.dims[0] % _WEIGHT_BLOCK}
+    made: dict[str, onnx.NodeProto] = {}
+    for node in graph.node:
+        if node.op_type != "MatMul" or node.input[1] not in held or {node.name, *node.output} & kept:
+            continue
+        name = node.input[1]
+        if name not in made:
+            packed, scales = _in_four_bits(held[name])
+            graph.initializer.extend((packed, scales))
+            made[name] = helper.make_node("DequantizeLinear", [packed.name, scales.name], [f"{name}/dequantised"],
+                                          name=f"{name}/dequantise", axis=0, block_size=_WEIGHT_BLOCK)
+        node.input[1] = made[name].output[0]
+    nodes = [*made.values(), *graph.node]
+    read = {name for node in nodes for name in node.input}
+    left = [tensor for tensor in graph.initializer if tensor.name in read or tensor.name not in made]
+    graph.ClearField("node")
+    graph.node.extend(nodes)
+    graph.ClearField("initializer")
+    graph.initializer.extend(left)
+    return bool(made)
+
+
+def _in_four_bits(weights: onnx.TensorProto) -> tuple[onnx.TensorProto, onnx.TensorProto]:
+    """INT4 of shape ``[rows, columns]``, two to a byte with the first in the low half, and the scales of its blocks,
+    ``[rows / block, columns]`` in the weights' own type: the largest of a block is 7 of them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    array = numpy_helper.to_array(weights)
+    rows, columns = array.shape
+    blocks = array.astype(np.float32).reshape(rows // _WEIGHT_BLOCK, _WEIGHT_BLOCK, columns)
+    largest = np.abs(blocks).max(axis=1, keepdims=True) / 7
+    # A block of zeros has any scale, and one that its type rounds to zero none.
+    scales = np.where(largest > np.finfo(array.dtype).tiny, largest, 1).astype(array.dtype)
+    values = np.clip(np.rint(blocks / scales.astype(np.float32)), -7, 7).astype(np.int8).reshape(-1)
+    if values.size % 2:
+        values = np.append(values, np.int8(0))
+    packed = (values[0::2] & 0xF).astype(np.uint8) | ((values[1::2] & 0xF).astype(np.uint8) << 4)
+    return (helper.make_tensor(f"{weights.name}/int4", TensorProto.INT4, [rows, columns], packed.tobytes(), raw=True),
+            numpy_helper.from_array(np.ascontiguousarray(scales[:, 0, :]), f"{weights.name}/scales"))
 
 
 def _opset(model: onnx.ModelProto) -> int:

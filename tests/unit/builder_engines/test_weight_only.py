@@ -200,6 +200,8 @@ def test_tensorrt_reads_int4_behind_a_dequantizelinear_in_whole_blocks_alone(mod
     assert found.opset_import[0].version == 21
     assert [tensor.name for tensor in found.graph.initializer if tensor.data_type == TensorProto.INT4] == list(
         dequantised(path))
+    (scales,) = (numpy_helper.to_array(tensor) for tensor in found.graph.initializer if tensor.name.endswith("/scales"))
+    assert scales.min() > 0, "TensorRT 10.6 refuses a scale below zero"
     assert BITS["int4-weight-only"][1] < cosine(answers(path), answers(model.path)) < 1
     assert weights_of(path) == Weights(products=2, brought={"int4 weights of DequantizeLinear": 1})
     assert quantised_in(path) == "int4-weight-only"
