@@ -15,6 +15,7 @@ from enginewright.clients.resources import (
     ENDPOINT_SLICE,
     EVENT,
     JOB,
+    LEASE,
     OPTIMISED_MODEL,
     POD,
     SERVICE,
@@ -279,6 +280,24 @@ async def test_what_an_object_left_of_another_engine_is_stopped(
     owned = [*await models.kube.list_all(JOB, models.namespace, labels=MINE),
              *await models.kube.list_all(DEPLOYMENT, models.namespace, labels=MINE)]
     assert [item["metadata"]["name"] for item in owned if not item["metadata"].get("ownerReferences")] == []
+
+
+async def test_the_lease_of_a_build_that_an_object_left_is_given_up(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """Its holder is gone for good: else it would stay, and keep its engine from ever being collected."""
+    kubelet.script.build = "hold"
+    await models.create(model(rollout=QUICK))
+    await models.wait("EngineBuilt", "False", "Building")
+    (left,) = await models.names(LEASE, MINE)
+    orphan = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    await models.kube._json("delete", OPTIMISED_MODEL, OPTIMISED_MODEL.path(models.namespace, "minilm"), body=orphan)
+    await models.gone(OPTIMISED_MODEL, "minilm")
+    kubelet.script.build = "succeed"
+    kubelet.script.digest = f"sha256:{'c' * 64}"
+    await models.create(model(source={"uri": "pvc://models/minilm-v2"}, rollout=QUICK))
+    await models.wait("Ready", "True")
+    await models.gone(LEASE, left)
 
 
 async def test_progress_of_a_build_comes_from_its_log(

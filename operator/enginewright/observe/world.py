@@ -143,7 +143,8 @@ class World:
             return await self._fleet(reads, view, spec)
         mine = f"{labels.MODEL}={view.name}"
         # Before the records: a builder writes the record, then gives the lease up.
-        leases = await self._leases(reads, view, spec)
+        held = await reads.list_all(LEASE, view.namespace, labels=f"{labels.BUILDS}=true")
+        leases = await self._leases(reads, view, spec, held)
         all_jobs, pods, all_deployments, labelled, slices, all_budgets, templates, claims, kept = await together(
             reads.list_all(JOB, view.namespace, labels=mine),
             reads.list_all(POD, view.namespace, labels=mine),
@@ -158,7 +159,8 @@ class World:
         jobs, deployments, services, budgets = (
             _of(view, found) for found in (all_jobs, all_deployments, labelled, all_budgets))
         orphans = await self._orphans(reads, view, {
-            JOB: all_jobs, DEPLOYMENT: all_deployments, SERVICE: labelled, DISRUPTION_BUDGET: all_budgets})
+            JOB: all_jobs, DEPLOYMENT: all_deployments, SERVICE: labelled, DISRUPTION_BUDGET: all_budgets,
+            LEASE: held})
         gateway, routes, versions = await _gateway(reads, view, spec, services)
         serving, activators = (
             [pod_view(pod) for pod in pods if _component(pod) == component]
@@ -268,12 +270,12 @@ class World:
         mine = (self._revisions.of(raw) for raw in found if controlled_by(raw, view.uid))
         return {kept.revision: kept for kept in mine if kept is not None}
 
-    async def _leases(self, reads: Reads, view: ObjectView, spec: Spec | None) -> Mapping[str, LeaseView]:
-        """Of builds into the object's own store. Of one that ran out it counts whether its Job lives all the same: a
-        build does not stop because the operator did."""
+    async def _leases(self, reads: Reads, view: ObjectView, spec: Spec | None,
+                      found: Iterable[Raw]) -> Mapping[str, LeaseView]:
+        """Those in ``found`` of builds into the object's own store. Of one that ran out it counts whether its Job lives
+        all the same: a build does not stop because the operator did."""
         if spec is None:
             return {}
-        found = await reads.list_all(LEASE, view.namespace, labels=f"{labels.BUILDS}=true")
         leases = {}
         for raw in found:
             if annotations_of(raw).get(labels.STORE_URI) != spec.store.uri:
@@ -289,9 +291,16 @@ def _left_of(view: ObjectView, resource: Resource, found: Iterable[Raw]) -> Iter
     """What bears the marks and the name of a child and has no owner. What users have copied has a name of theirs."""
     for raw in found:
         ours = labels_of(raw).get(labels.MANAGED_BY) == labels.PRODUCT and not is_deleting(raw)
-        named = name_of(raw) == view.name or name_of(raw).startswith((f"{view.name}-", "server-image-ask-"))
-        if ours and named and not entries(raw, "metadata", "ownerReferences"):
+        if ours and _named(view, resource, raw) and not entries(raw, "metadata", "ownerReferences"):
             yield Orphan(resource.api_version, resource.kind, name_of(raw), version_of(raw))
+
+
+def _named(view: ObjectView, resource: Resource, raw: Raw) -> bool:
+    """A Lease has its engine's name, and says which object builds."""
+    name = name_of(raw)
+    if resource == LEASE:
+        return name.startswith("engine-") and labels_of(raw).get(labels.MODEL) == view.name
+    return name == view.name or name.startswith((f"{view.name}-", "server-image-ask-"))
 
 
 async def _children(reads: Reads, resource: Resource, view: ObjectView, mine: str) -> list[Object]:

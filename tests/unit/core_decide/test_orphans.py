@@ -7,11 +7,12 @@ from dataclasses import replace
 from enginewright.core.decide import decide
 from enginewright.core.decide.orphans import SOON
 from enginewright.core.observed import Orphan, Version
-from enginewright.core.plan import Delete, Replace
+from enginewright.core.plan import Delete, ReleaseBuild, Replace
 from support.cluster import SPEC, Cluster
 
 DEPLOYMENT = Orphan("apps/v1", "Deployment", "minilm-old", Version("d1", "7"))
 JOB = Orphan("batch/v1", "Job", "minilm-build-old", Version("j1", "8"))
+LEASE = Orphan("coordination.k8s.io/v1", "Lease", "engine-old-1", Version("l1", "9"))
 
 
 def cluster() -> Cluster:
@@ -20,10 +21,10 @@ def cluster() -> Cluster:
     return found
 
 
-def test_a_deployment_gets_its_owner_and_a_job_goes() -> None:
+def test_a_deployment_gets_its_owner_and_a_job_and_a_lease_go() -> None:
     here = cluster()
-    plan = decide(here.view(), replace(here.observe(), orphans=(DEPLOYMENT, JOB)), here.config)
-    taken, gone = plan.actions
+    plan = decide(here.view(), replace(here.observe(), orphans=(DEPLOYMENT, JOB, LEASE)), here.config)
+    taken, gone, released = plan.actions
     assert isinstance(taken, Replace)
     assert taken.version == "7"
     assert taken.manifest["metadata"]["name"] == "minilm-old"
@@ -31,6 +32,8 @@ def test_a_deployment_gets_its_owner_and_a_job_goes() -> None:
     assert (owner["uid"], owner["controller"]) == (here.view().uid, True)
     assert isinstance(gone, Delete)
     assert (gone.kind, gone.name, gone.uid, gone.version) == ("Job", "minilm-build-old", "j1", "8")
+    assert isinstance(released, ReleaseBuild)
+    assert (released.name, released.version) == ("engine-old-1", "9")
     assert plan.status == here.view().status
     assert plan.requeue_after == SOON
 

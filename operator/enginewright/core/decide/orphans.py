@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enginewright.core.manifests import Owner
 from enginewright.core.observed import ObjectView, Observed, Orphan
-from enginewright.core.plan import Action, Delete, Plan, Replace
+from enginewright.core.plan import Action, Delete, Plan, ReleaseBuild, Replace
 
 WHY = "it has no owner any more, and bears this object's labels"
 # Events of what was taken back start the next pass; this one comes where no event does.
@@ -28,6 +28,9 @@ def _action(obj: ObjectView, orphan: Orphan) -> Action:
         # The operator may not change Jobs. What one has found is in status and in records; what is missing runs again.
         return Delete(api_version=orphan.api_version, kind=orphan.kind, name=orphan.name, why=WHY,
                       uid=orphan.version.uid, version=orphan.version.version)
+    if orphan.kind == "Lease":
+        # Its holder is gone, with the Job above. It would keep others waiting, and its engine from being collected.
+        return ReleaseBuild(name=orphan.name, version=orphan.version.version, why=WHY)
     reference = Owner.of(obj).reference
     return Replace(manifest={"apiVersion": orphan.api_version, "kind": orphan.kind,
                              "metadata": {"name": orphan.name, "ownerReferences": [reference]}},
