@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,7 @@ Act = Literal[
     "refuse-engine", "misfit", "unfit", "no-store", "unschedulable", "crash", "taken-back", "out-of-time",
 ]
 NODE = Resource("v1", "Node", "nodes")
+FIRST_ADDRESS = IPv4Address("10.99.0.1")
 # Which init container of a server ends with what, and what it says.
 REFUSALS: Mapping[str, tuple[int, int, str]] = {
     "refuse-engine": (0, 2, "manifest.json: digest of model.onnx differs"),
@@ -246,7 +248,7 @@ class FakeKubelet:
 
     def _serving(self, pod: Object, container: str, act: Act) -> Object:
         name = pod["metadata"]["name"]
-        address = self.addresses.setdefault(name, f"10.99.0.{len(self.addresses) + 1}")
+        address = self.addresses.setdefault(name, str(FIRST_ADDRESS + len(self.addresses)))
         status = _state("Running", container, {"running": {"startedAt": _now()}}, ready=act == "succeed")
         return {**status, "podIP": address, "podIPs": [{"ip": address}]}
 

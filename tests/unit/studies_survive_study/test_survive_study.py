@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from typing import Any
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from enginewright.clients.kube import KubeClient
 from enginewright.core import labels
 from support.corpus import odd_fields
 from survive_study import oracles, specs
+from survive_study.actor import Node
 from survive_study.faults import Way
 from survive_study.shrink import shrunk
 from survive_study.steps import KINDS, from_json, sequence
@@ -153,6 +157,13 @@ def test_things_of_others_are_watched() -> None:
     assert list(oracles.always(gone)) == ["configmaps/notes of another owner is gone"]
 
 
+def test_each_of_many_pods_has_an_address(tmp_path: Path) -> None:
+    """The apiserver refuses the status of a pod whose address is none, and the node gets no further."""
+    node = Node(cast(KubeClient, None), "a", tmp_path)
+    given = [node._serving({"metadata": {"name": f"p-{number}"}}, "server", "succeed") for number in range(600)]
+    assert len({IPv4Address(status["podIP"]) for status in given}) == 600
+
+
 def test_a_seed_gives_the_same_steps_and_all_kinds() -> None:
     steps = sequence(7, 2000)
     assert steps == sequence(7, 2000)
@@ -166,6 +177,14 @@ def test_changes_reach_nearly_every_field_and_are_good() -> None:
     assert len({case.field for case in fitting}) > 100
     assert specs.good(specs.BASIS)
     assert len(list(odd_fields())) > len(specs.changes())
+
+
+def test_no_change_asks_for_more_replicas_than_come_to_rest_in_time() -> None:
+    asked = [case.spec["replicas"] for case in specs.changes() if case.field == "spec.replicas"]
+    assert sorted(asked) == [0, specs.MOST_REPLICAS]
+    floors = [int(case.spec["autoscaling"]["minReplicas"]) for case in specs.changes()
+              if case.field == "spec.autoscaling.minReplicas" and case.spec["autoscaling"]["minReplicas"] is not None]
+    assert max(floors) == specs.MOST_REPLICAS
 
 
 def test_what_the_operator_refuses_the_study_may_write() -> None:
