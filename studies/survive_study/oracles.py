@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import DEPLOYMENT, JOB, OPTIMISED_MODEL, POD, SERVICE
@@ -103,8 +103,9 @@ def _ready_is_so(world: World) -> Iterator[str]:
         if service is None:
             yield f"{name}: Ready is True, and there is no Service"
             continue
-        wanted = _wanted(model)
-        behind = [pod for pod in world[POD] if matches(service["spec"].get("selector") or {}, pod) and ready(pod)]
+        selector = service["spec"].get("selector") or {}
+        wanted = _wanted(world, model, selector)
+        behind = [pod for pod in world[POD] if matches(selector, pod) and ready(pod)]
         for pod in behind:
             if not _of_the_model(world, model, pod):
                 yield f"{name}: requests go to pod {pod['metadata']['name']}, which is of no Deployment of its own"
@@ -121,14 +122,19 @@ def _of_the_model(world: World, model: Object, pod: Object) -> bool:
                for one in world.ours(DEPLOYMENT))
 
 
-def _wanted(model: Object) -> int:
-    """The fewest that the spec allows; one where nothing says what replicas cost: they then stay as they are."""
-    if condition(model, "ScalingActive").get("reason") == Reason.PRICE_UNKNOWN:
-        return 1
+def _wanted(world: World, model: Object, selector: Mapping[str, str]) -> int:
+    """The fewest that the spec allows. Replicas stay as they are, and are one at least, where nothing says what they
+    cost; also of a suspended model, which has those of the Deployments that ``selector`` is of."""
     scaling = model["spec"].get("autoscaling")
-    if scaling:
-        return int(scaling.get("minReplicas", 1))
-    return int(model["spec"].get("replicas", 1))
+    fewest = int(scaling.get("minReplicas", 1) if scaling else model["spec"].get("replicas", 1))
+    reason = condition(model, "ScalingActive").get("reason")
+    if reason == Reason.PRICE_UNKNOWN:
+        return 1
+    if reason == Reason.SUSPENDED:
+        left = sum(int(one["spec"]["replicas"]) for one in world.ours(DEPLOYMENT)
+                   if matches(selector, one["spec"]["template"]))
+        return max(left, min(1, fewest))
+    return fewest
 
 
 def _none_given_up(world: World) -> Iterator[str]:

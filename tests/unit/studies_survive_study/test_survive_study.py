@@ -51,7 +51,8 @@ def model(status: str = "True", reason: str = "Serving", *, seen: int = 3, **spe
 
 
 SERVICE = ours("minilm", spec={"selector": {labels.MODEL: "minilm", labels.COMPONENT: labels.COMPONENT_SERVER}})
-DEPLOYMENT = ours("minilm-r1", marks={labels.REVISION: "r1"})
+DEPLOYMENT = ours("minilm-r1", marks={labels.REVISION: "r1"},
+                  spec={"replicas": 1, "template": {"metadata": {"labels": POD_MARKS}}})
 GOOD: JSON = {"optimisedmodels": [model()], "services": [SERVICE], "pods": [pod()], "jobs": [build("b1")],
               "deployments": [DEPLOYMENT]}
 
@@ -110,6 +111,19 @@ def test_replicas_of_an_unknown_price_stay_as_they_are() -> None:
     assert list(oracles.at_rest(world(optimisedmodels=[found]))) == []
     (told,) = oracles.at_rest(world(optimisedmodels=[found], pods=[]))
     assert "with 0 of 1 replicas" in told
+
+
+def test_replicas_of_a_suspended_model_are_those_that_it_had() -> None:
+    found = model(replicas=3)
+    (told,) = oracles.at_rest(world(optimisedmodels=[found]))
+    assert "with 1 of 3 replicas" in told
+    found["status"]["conditions"].append({"type": "ScalingActive", "status": "Unknown", "reason": "Suspended"})
+    assert list(oracles.at_rest(world(optimisedmodels=[found]))) == []
+    (told,) = oracles.at_rest(world(optimisedmodels=[found], pods=[]))
+    assert "with 0 of 1 replicas" in told
+    two = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": 2}}
+    (told,) = oracles.at_rest(world(optimisedmodels=[found], deployments=[two]))
+    assert "with 1 of 2 replicas" in told
 
 
 def given_up(*, reason: str = "CandidateSlower", asked: str = "", good: bool = True) -> JSON:
