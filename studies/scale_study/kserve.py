@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from attack.eyes import cpu_seconds
@@ -34,6 +33,7 @@ from scale_study.actor import Actor
 from scale_study.meters import rss_mb
 from scale_study.settled import at_once, until
 from support.apiserver import NAMESPACE, eventually, manifest
+from support.kserve_manager import certify, configuration, definitions_of
 
 MANAGER: Final = "KSERVE_MANAGER"
 SOURCE: Final = "KSERVE_SOURCE"
@@ -139,16 +139,9 @@ async def _discovered(kubeconfig: Path) -> bool:
 
 def _install(kubeconfig: Path, source: Path, folder: Path) -> None:
     """Its CRDs, and its ConfigMap in the mode that makes plain Deployments."""
-    crds = source / "config" / "crd" / "full"
-    files = [*sorted(crds.glob("serving.kserve.io_*.yaml")),
-             *sorted((crds / "clusterstoragecontainer").glob("serving.kserve.io_*.yaml"))]
-    _kubectl(kubeconfig, "create", *(f"--filename={file}" for file in files))
-    config = yaml.safe_load((source / "config" / "configmap" / "inferenceservice.yaml").read_text())
-    data = {key: text for key, text in config["data"].items() if not key.startswith("_")}
-    for key, changes in STANDARD.items():
-        data[key] = json.dumps({**json.loads(data[key]), **changes})
+    _kubectl(kubeconfig, "create", *(f"--filename={file}" for file in definitions_of(source)))
     made = folder / "inferenceservice-config.json"
-    made.write_text(json.dumps({**config, "data": data}))
+    made.write_text(json.dumps(configuration(source, STANDARD)))
     _kubectl(kubeconfig, "create", f"--filename={made}")
 
 
@@ -160,7 +153,7 @@ def _kubectl(kubeconfig: Path, *arguments: str) -> None:
 @contextlib.asynccontextmanager
 async def _managing(kubeconfig: Path, folder: Path) -> AsyncIterator[int]:
     """The manager for the length of the block, which gets its process id."""
-    _certify(folder / "k8s-webhook-server" / "serving-certs")
+    certify(folder)  # for its webhook server, which the apiserver never calls
     environment: Mapping[str, str] = {**os.environ, "KUBECONFIG": str(kubeconfig), "POD_NAMESPACE": SYSTEM,
                                       "TMPDIR": str(folder)}
     with (folder / "manager.log").open("wb") as sink:
@@ -173,13 +166,6 @@ async def _managing(kubeconfig: Path, folder: Path) -> AsyncIterator[int]:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-
-
-def _certify(certificates: Path) -> None:
-    """For its webhook server, which the apiserver never calls."""
-    certificates.mkdir(parents=True)
-    subprocess.run(("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj=/CN=localhost", "-days=1",
-                    f"-keyout={certificates}/tls.key", f"-out={certificates}/tls.crt"), check=True, capture_output=True)
 
 
 def _cpu(records: Path, process: int) -> dict[str, float]:

@@ -31,11 +31,10 @@ def managing(kube: Kube, folder: Path) -> Iterator[None]:
     """KServe on a cluster whose apiserver runs on this machine, for the length of the block. What it installed is gone
     afterwards, and with it all that KServe served."""
     source, port = DEFINITIONS.module_folder(), free_port()
-    certificate = _certify(folder / "k8s-webhook-server" / "serving-certs")
-    crds = [file for file in sorted((source / "config" / "crd" / "full").rglob("serving.kserve.io_*.yaml"))
-            if file.parent.name in ("full", "clusterstoragecontainer")]
+    certificate, crds = certify(folder), definitions_of(source)
     definitions = [f"--filename={file}" for file in crds]
-    beside = _list({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, _config(source))
+    beside = _list({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+                   configuration(source, CHANGES))
     webhooks = _list(*_webhooks(source, port, certificate))
     with (folder / "manager.log").open("wb") as log:
         try:
@@ -97,11 +96,19 @@ def _await_answer(port: int, process: subprocess.Popen[bytes]) -> None:
             process.wait(timeout=0.2)
 
 
-def _config(source: Path) -> dict[str, Any]:
+def definitions_of(source: Path) -> list[Path]:
+    """Files of the kinds that the manager works on."""
+    folder = source / "config" / "crd" / "full"
+    return [file for place in (folder, folder / "clusterstoragecontainer")
+            for file in sorted(place.glob("serving.kserve.io_*.yaml"))]
+
+
+def configuration(source: Path, changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """KServe's ConfigMap with ``changes`` to its entries, which are JSON."""
     found: dict[str, Any] = yaml.safe_load((source / "config" / "configmap" / "inferenceservice.yaml").read_text())
     data = {key: text for key, text in found["data"].items() if not key.startswith("_")}
-    for key, changes in CHANGES.items():
-        data[key] = json.dumps({**json.loads(data[key]), **changes})
+    for key, change in changes.items():
+        data[key] = json.dumps({**json.loads(data[key]), **change})
     return {**found, "data": data, "metadata": {"name": CONFIG, "namespace": NAMESPACE}}
 
 
@@ -115,7 +122,9 @@ def _webhooks(source: Path, port: int, certificate: Path) -> Iterator[dict[str, 
         yield found
 
 
-def _certify(folder: Path) -> Path:
+def certify(temporary: Path) -> Path:
+    """The certificate of the webhook server of a manager whose ``TMPDIR`` is ``temporary``."""
+    folder = temporary / "k8s-webhook-server" / "serving-certs"
     folder.mkdir(parents=True)
     subprocess.run(("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj=/CN=kserve", "-days=1",
                     "-addext=subjectAltName=IP:127.0.0.1", f"-keyout={folder}/tls.key", f"-out={folder}/tls.crt"),
