@@ -119,7 +119,7 @@ class Lane:
             await self.operators.kill()
         began = time.monotonic()
         found = ["nothing looked"]
-        healed = False
+        healed, answered = False, set[tuple[str, str]]()
         while found and time.monotonic() - began < self.bound:
             await self.operators.keep()
             with contextlib.suppress(ClientError):
@@ -132,12 +132,24 @@ class Lane:
             if always := list(oracles.always(world)):
                 self._alarm(number, always)
                 return
-            found = [*oracles.at_rest(world), *(oracles.healthy(world) if healed else ())]
+            found = list(oracles.at_rest(world))
+            if healed and not found:
+                await self._retry(world, answered)
+                found = list(oracles.healthy(world))
             # Annotations change no generation: what they ask for may still be to come.
             if not found and (wrote := await self._passes()) and not oracles.repelled(world):
                 found = [f"passes that find nothing new write: {', '.join(wrote)}"]
         self.told.slowest_rest = max(self.told.slowest_rest, time.monotonic() - began)
         self._alarm(number, (f"after {self.bound:g} s {alarm}" for alarm in found))
+
+    async def _retry(self, world: World, answered: set[tuple[str, str]]) -> None:
+        """As a user does whom status tells that something has failed: once for each such word, which ``answered`` keeps
+        with the model's name. A retry from before is no answer: the operator may not have seen the failure by then."""
+        for name, entry in oracles.unwell(world):
+            if (told := (name, str(entry.get("message")))) not in answered:
+                with contextlib.suppress(ClientError):
+                    await self.runner.retry(name)
+                    answered.add(told)
 
     async def _passes(self) -> list[str]:
         """What several passes write for which nothing was changed."""

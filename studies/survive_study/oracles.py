@@ -195,8 +195,13 @@ def repelled(world: World) -> bool:
 
 def healthy(world: World) -> Iterator[str]:
     """Once every spec is the basis again and all that failed is tried again."""
+    for name, entry in unwell(world):
+        yield (f"{name}: healed, and Ready is {entry.get('status')} for {entry.get('reason')}: "
+               f"{str(entry.get('message'))[:200]}")
+
+
+def unwell(world: World) -> Iterator[tuple[str, Object]]:
+    """Models that are not ready, each with that condition."""
     for model in world[OPTIMISED_MODEL]:
-        entry = condition(model, "Ready")
-        if entry.get("status") != "True":
-            yield (f"{model['metadata']['name']}: healed, and Ready is {entry.get('status')} for "
-                   f"{entry.get('reason')}: {str(entry.get('message'))[:200]}")
+        if (entry := condition(model, "Ready")).get("status") != "True":
+            yield model["metadata"]["name"], entry

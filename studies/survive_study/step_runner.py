@@ -115,7 +115,7 @@ class StepRunner:
         await self.models.delete_claim("models" if step.pick < 0.5 else "enginewright-store")
 
     async def _retry(self, step: Step) -> None:
-        await self._annotate(step.model, labels.RETRY)
+        await self.retry(step.model)
 
     async def _rollback(self, step: Step) -> None:
         there = await self._model(step.model)
@@ -150,10 +150,13 @@ class StepRunner:
                 await self.models.create(model(name, **specs.BASIS))
 
     async def heal(self) -> None:
-        """Back to the basis, and everything that had failed is tried again."""
+        """Back to the basis."""
         for there in await self.kube.list_all(OPTIMISED_MODEL, self.namespace):
-            await self._replace(there, specs.BASIS, annotations={labels.RETRY: self._next(), labels.ROLLBACK_TO: None,
-                                                                labels.PROMOTE: None})
+            await self._replace(there, specs.BASIS, annotations={labels.ROLLBACK_TO: None, labels.PROMOTE: None})
+
+    async def retry(self, name: str) -> None:
+        """What has failed is tried again."""
+        await self._annotate(name, labels.RETRY)
 
     async def nudge(self) -> None:
         """An event that changes nothing that the operator looks at."""
