@@ -77,11 +77,15 @@ class State:
 def leave(folder: Path) -> None:
     """The program, as a folder that Python runs. Raises :class:`OSError`."""
     root = Path(str(enginewright_builder.__file__)).parent
-    for module in (enginewright_builder, contract, machine, pod, fits, sys.modules[__name__], system, triton, process):
+    for module in (enginewright_builder, machine, pod, fits, sys.modules[__name__], system, triton, process):
         source = Path(str(module.__file__))
         target = folder / root.name / source.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
+    # Of the other packages it needs what their names alone hold.
+    whole = Path(str(contract.__file__)).parent
+    shutil.copytree(whole, folder / root.name / whole.name, ignore=shutil.ignore_patterns("__pycache__"),
+                    dirs_exist_ok=True)
     (folder / "__main__.py").write_text(_MAIN, encoding="utf-8")
 
 
