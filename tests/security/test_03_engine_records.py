@@ -20,8 +20,8 @@ from enginewright.core.needed import needed_records
 from enginewright.observe import parsed
 from enginewright.observe.parsed import ENTRY, Parsed
 from enginewright.observe.records import ANSWER_BYTES, RecordReader
-from enginewright_builder import contract
 from enginewright_builder.contract import CandidateSummary, ContractError, Outcome
+from enginewright_builder.contract import load as contract_load
 from support.cluster import SPEC, Cluster
 
 STORE = "pvc://enginewright-store"
@@ -63,13 +63,13 @@ class Kube(KubeClient):
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Texts that the contract was made to parse."""
     seen: list[str] = []
-    load = contract.load
+    load = contract_load
 
     def counted(kind: Any, text: str) -> Any:
         seen.append(text)
         return load(kind, text)
 
-    monkeypatch.setattr(contract, "load", counted)
+    monkeypatch.setattr("enginewright_builder.contract.outcome.load", counted)
     return seen
 
 

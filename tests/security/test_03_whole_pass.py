@@ -24,7 +24,7 @@ from enginewright.core.observed import ClaimView, EngineRecord
 from enginewright.observe.world import World
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
-from enginewright_builder import contract
+from enginewright_builder.contract import load as contract_load
 from support.cluster import SPEC, Cluster
 from support.http_server import Handler, answering
 
@@ -69,8 +69,8 @@ async def test_passes_parse_what_they_need_and_once(monkeypatch: pytest.MonkeyPa
     others = [replace(mine, outcome=replace(mine.outcome, fingerprint=f"{number:064x}")) for number in range(50)]
     maps = [config_map(one, number) for number, one in enumerate([mine, *others])]
     maps[7]["data"]["outcome.json"] = "[" * 900_000
-    load = Mock(wraps=contract.load)
-    monkeypatch.setattr(contract, "load", load)
+    load = Mock(wraps=contract_load)
+    monkeypatch.setattr("enginewright_builder.contract.outcome.load", load)
     async with world(*maps) as looked_at:
         for _ in range(3):
             assert mine.fingerprint in (await looked_at.observe(cluster.view(), None)).records
