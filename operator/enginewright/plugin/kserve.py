@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 
 from enginewright.core import labels
-from enginewright.core.manifests.deployment import STORE_VOLUME
+from enginewright.core.manifests.deployment import STORE_VOLUME, engine_source
 from enginewright.core.request import STORE_PATH
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spec.pod_template_rules import RESERVED_KEYS
@@ -109,11 +109,10 @@ def _inference_service(deployment: Object, pod: Object) -> JSON:
 def _engine_uri(deployment: Object) -> str:
     """Where the engine lies: in a bucket, or on the volume of a claim. Raises :class:`WishError`."""
     pod, meta = deployment["spec"]["template"]["spec"], deployment["metadata"]
-    arguments = next(one["args"] for one in pod["initContainers"] if one["name"] == labels.CONTAINER_VERIFY)
-    if labels.VERIFY_FROM not in arguments:
+    source = engine_source(pod)
+    if not source:
         raise WishError(f"Deployment {meta['name']} was made by an earlier release and does not say where its engine "
                         "lies; export the next revision")
-    source = arguments[arguments.index(labels.VERIFY_FROM) + 1]
     if in_bucket(source):
         return f"{source.rstrip('/')}/{meta['annotations'][labels.FINGERPRINT_FULL]}"
     (volume,) = (one for one in pod["volumes"] if one["name"] == STORE_VOLUME)

@@ -21,7 +21,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, POD
 from enginewright.core import labels
 from enginewright.core.manifests import proven_digest
-from enginewright.core.manifests.deployment import STORE_VOLUME
+from enginewright.core.manifests.deployment import STORE_VOLUME, engine_source
 from enginewright.plugin.wishes import WishError
 from enginewright_builder.contract import MANIFEST_BYTES, ContractError, Manifest
 
@@ -43,11 +43,11 @@ def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
     verify = next((one for one in template.get("initContainers", ()) if one["name"] == labels.CONTAINER_VERIFY), None)
     if verify is None:
         raise WishError(f"Deployment {deployment['metadata']['name']} has no container {labels.CONTAINER_VERIFY}")
-    if labels.VERIFY_FROM not in verify["args"]:
+    source = engine_source(template)
+    if not source:
         raise WishError(f"Deployment {deployment['metadata']['name']} was made by an earlier release, whose reports "
                         "cannot be checked; the next revision's can")
     keep = ("serviceAccountName", "imagePullSecrets", "securityContext", "tolerations", "nodeSelector", "affinity")
-    source = verify["args"][verify["args"].index(labels.VERIFY_FROM) + 1]
     fingerprint = verify["args"][0].rpartition("/")[2]
     return {
         "apiVersion": "v1",

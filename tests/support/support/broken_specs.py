@@ -564,7 +564,7 @@ BROKEN = (
            "detection is for function objectDetection alone"),
     Broken("a detector that is described twice", _boxes(fromSource=True, scoring="sigmoid"),
            "spec.interface.postprocess[0].detection.fromSource", "true", "all of detection but threshold and",
-           "what outputs mean is said twice"),
+           "fromSource and other fields both say what outputs mean"),
     Broken("every box held against every other", _boxes(boxes="boxes", nmsThreshold=0.5),
            "spec.interface.postprocess[0].detection.threshold", "0.0", "such as 0.05",
            "nmsThreshold holds boxes against each other"),

@@ -211,10 +211,20 @@ def _engine_volume(spec: Spec, record: EngineRecord) -> JSON:
 
 def proven_digest(pod: Mapping[str, Any]) -> str:
     """The manifest digest of the engine that pods of the spec ``pod`` check theirs against; empty where they do not."""
+    return _verify_argument(pod, _DIGEST)
+
+
+def engine_source(pod: Mapping[str, Any]) -> str:
+    """The bucket, or the folder on a volume, that pods of the spec ``pod`` copy their engine from; empty in Deployments
+    of earlier releases."""
+    return _verify_argument(pod, labels.VERIFY_FROM)
+
+
+def _verify_argument(pod: Mapping[str, Any], option: str) -> str:
     for container in pod.get("initContainers") or ():
         if container.get("name") == labels.CONTAINER_VERIFY:
             arguments = list(container.get("args") or ())
-            return str(arguments[arguments.index(_DIGEST) + 1]) if _DIGEST in arguments[:-1] else ""
+            return str(arguments[arguments.index(option) + 1]) if option in arguments[:-1] else ""
     return ""
 
 

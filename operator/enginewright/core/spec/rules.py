@@ -378,8 +378,8 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "(!has(self.boxUnit) || self.boxUnit == 'relative') && "
                   "(!has(self.scoring) || self.scoring == 'none') && "
                   "(!has(self.background) || self.background == 'none') && !has(self.nmsThreshold))",
-             message="what outputs mean is said twice; remove fromSource, or all of detection but threshold and "
-                     "targetSizes", field=".fromSource"),
+             message="fromSource and other fields both say what outputs mean; remove fromSource, or all of detection "
+                     "but threshold and targetSizes", field=".fromSource"),
         Rule(rule="!has(self.nmsThreshold) || (has(self.threshold) && self.threshold > 0.0)",
              message="nmsThreshold holds boxes against each other that score above threshold; write threshold, such as "
                      "0.05", field=".threshold"),
