@@ -127,6 +127,9 @@ ZOO: tuple[Entry, ...] = (
     Entry("deeplabv3-resnet50", "random", _deeplab, samples=384),
     _timm("efficientnet-b0", "efficientnet_b0"),
     _timm("swin-tiny", "swin_tiny_patch4_window7_224"),
+    # The order of trials was learnt from those above; these say what it is worth for others.
+    _timm("regnety-032", "regnety_032"),
+    _timm("mobilevit-s", "mobilevit_s"),
 )
 
 # Of which the results would be those of another model, but for what travels.
