@@ -6,14 +6,7 @@
 # Usage: [KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH] carry-studies.sh OUT_DIR   (needs pip and a venv from `make venv`)
 # OUT_DIR gets part-00 … (each below 51 MB), source.tar.gz and unpack.sh; on the other machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && python3 -m survive_study … && python3 -m scale_study …
-set -euo pipefail
-out=${1:?usage: carry-studies.sh OUT_DIR}
-root=$(cd "$(dirname "$0")/../.." && pwd)
-part_bytes=48m
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/carry-common.sh"
 
 echo "programs" >&2
 mkdir -p "$work/programs" "$work/tools"
@@ -35,22 +28,12 @@ if [ -n "${KSERVE_MANAGER:-}" ]; then
 fi
 
 echo "wheels" >&2
-fetch() {
-  python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
-    --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
-    -d "$work/wheels" "$@"
-}
-fetch -r "$root/requirements/operator.txt"
-fetch $(sed -nE 's/^((pytest|pluggy|iniconfig|packaging)==[^ ]+).*/\1/p' "$root/hack/bench/wheels-tests.txt")
+platforms=(manylinux_2_28_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64)
+fetch "$work/wheels" -r "$root/requirements/operator.txt"
+fetch "$work/wheels" $(sed -nE 's/^((pytest|pluggy|iniconfig|packaging)==[^ ]+).*/\1/p' "$root/hack/bench/wheels-tests.txt")
 
-echo "parts" >&2
-# Under their names only once all are whole.
-mkdir "$work/parts"
-tar -C "$work" -cf - --exclude=./parts . | gzip -3 | split -b "$part_bytes" -d - "$work/parts/part-"
+parts "gzip -3" .
 # By itself, for it changes more often than all else.
 git -C "$root" ls-files -z operator builders hack studies tests/support tests/integration/chart/golden requirements crds |
   tar -C "$root" --null -T - -czf "$work/parts/source.tar.gz"
-rm -f "$out"/part-*
-mv "$work/parts"/* "$out/"
-cp "$root/hack/bench/unpack-studies.sh" "$out/unpack.sh"
-ls -l "$out" >&2
+hand_over unpack-studies.sh

