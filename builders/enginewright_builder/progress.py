@@ -7,13 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from enginewright_builder.contract import Outcome, Progress, dumps
-
-# Where each step of a build begins, as a fraction of the whole, from the times of a typical build on a CPU.
-STEPS: dict[str, float] = {
-    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "finalists": 0.58, "profile": 0.59, "sweep": 0.60,
-    "appraise": 0.82, "repository": 0.88, "verify-load": 0.90, "publish": 0.97, "done": 1.0,
-}
+from enginewright_builder.contract import BUILD_STEPS, Outcome, Progress, dumps
 
 
 class Sink(Protocol):
@@ -51,8 +45,8 @@ class Tracker:
 
     def step(self, name: str, detail: str = "") -> Callable[[float, str], None]:
         """Begins step ``name`` and returns what reports its own fraction, 0 to 1."""
-        names = list(STEPS)
-        begin, end = STEPS[name], STEPS[names[min(names.index(name) + 1, len(names) - 1)]]
+        names = list(BUILD_STEPS)
+        begin, end = BUILD_STEPS[name], BUILD_STEPS[names[min(names.index(name) + 1, len(names) - 1)]]
         self._step = name
         self._report(begin, detail)
 

@@ -96,6 +96,7 @@ from enginewright_builder.contract.names import (
     Verdict,
 )
 from enginewright_builder.contract.outcome import (
+    BUILD_STEPS,
     ErrorReport,
     Facts,
     ImageFacts,
@@ -103,6 +104,7 @@ from enginewright_builder.contract.outcome import (
     Progress,
     ResolvedSource,
     ShardSummary,
+    proves,
     shard_range,
 )
 from enginewright_builder.contract.quality import QualityReport
@@ -130,6 +132,7 @@ from enginewright_builder.contract.serving import QueueLevel, QueuePolicy, Queue
 __all__ = [
     "AGREEMENT",
     "BUDGET_SECONDS",
+    "BUILD_STEPS",
     "CANDIDATE_SEQUENCES",
     "CAPTURED_SCHEME",
     "CAPTURES_FOLDER",
@@ -239,6 +242,7 @@ __all__ = [
     "canonical",
     "dumps",
     "load",
+    "proves",
     "requests_needed",
     "shard_range",
     "to_plain",

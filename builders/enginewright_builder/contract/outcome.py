@@ -17,6 +17,21 @@ _TEXT_CUTS = (600, 300, 100)
 _REASON_CUTS = (200, 100)
 
 
+# Steps of a build in their order. Where each begins, as a fraction of the whole, from the times of a typical build on a
+# CPU.
+BUILD_STEPS: Mapping[str, float] = {
+    "resolve": 0.0, "fetch": 0.02, "export": 0.05, "ladder": 0.30, "finalists": 0.58, "profile": 0.59, "sweep": 0.60,
+    "appraise": 0.82, "repository": 0.88, "verify-load": 0.90, "publish": 0.97, "done": 1.0,
+}
+
+
+def proves(step: str, *, generates: bool) -> bool:
+    """Whether the container that proves engines does ``step``: all from the first on that needs a server. False for
+    one that another release of the builder has."""
+    names, first = list(BUILD_STEPS), "ladder" if generates else "sweep"
+    return step in names[names.index(first):]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """One log line. ``fraction`` of the whole build, 0 to 1, never decreasing."""

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright_builder.contract import ContractError, Outcome
+from enginewright_builder.contract import BUILD_STEPS, ContractError, Outcome
 from enginewright_builder.errors import TransientError, UserError, classify
-from enginewright_builder.progress import STEPS, JsonLines, Tracker
+from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.steps import Budget, Steps
 
-STEP_NAMES = [name for name in STEPS if name != "done"]
+STEP_NAMES = [name for name in BUILD_STEPS if name != "done"]
 
 
 @given(st.lists(st.tuples(st.sampled_from(STEP_NAMES), st.floats(-1, 2)), max_size=30))
@@ -37,7 +37,7 @@ def test_lines_are_json_with_step_fraction_and_detail() -> None:
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert [line["detail"] for line in lines] == ["to ONNX", "half", "by the way"]
     assert {(line["event"], line["step"]) for line in lines} == {("progress", "export")}
-    assert STEPS["export"] < lines[1]["fraction"] < STEPS["ladder"]
+    assert BUILD_STEPS["export"] < lines[1]["fraction"] < BUILD_STEPS["ladder"]
 
 
 def test_steps_take_their_times() -> None:

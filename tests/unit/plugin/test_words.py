@@ -12,8 +12,7 @@ from enginewright.core import build_steps, labels
 from enginewright.plugin import screen, wishes
 from enginewright.plugin.durations import age
 from enginewright.plugin.words import Explanation, explain
-from enginewright_builder.contract import MemoryFigures
-from enginewright_builder.progress import STEPS
+from enginewright_builder.contract import BUILD_STEPS, MemoryFigures
 from support.cluster import SPEC, Cluster, built, refused, resolved
 from support.fleet_cluster import FleetCluster
 
@@ -202,7 +201,7 @@ def test_one_that_is_built() -> None:
 
 
 def test_each_step_of_a_build_has_words() -> None:
-    assert build_steps.WORDS.keys() == STEPS.keys()
+    assert build_steps.WORDS.keys() == BUILD_STEPS.keys()
     assert build_steps.in_words("a-step-of-tomorrow") == "a-step-of-tomorrow"
 
 

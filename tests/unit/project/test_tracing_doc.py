@@ -14,7 +14,7 @@ from enginewright.act import execute
 from enginewright.core import labels
 from enginewright.core.plan import Action
 from enginewright_builder import tracing as builder
-from enginewright_builder.progress import STEPS
+from enginewright_builder.contract import BUILD_STEPS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "reference" / "tracing.md").read_text()
@@ -47,7 +47,7 @@ def test_attributes_of_the_operator() -> None:
 
 
 def test_spans_of_builds() -> None:
-    assert first_cells(BUILDER, "Span") == {"resolve Job", "build Job"} | (STEPS.keys() - {"done"})
+    assert first_cells(BUILDER, "Span") == {"resolve Job", "build Job"} | (BUILD_STEPS.keys() - {"done"})
 
 
 def test_attributes_of_builds() -> None:

@@ -52,13 +52,10 @@ from enginewright.core.request import server_image, store_claim
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spec.tasks import generates
 from enginewright.core.status import BuildStatus
-from enginewright_builder.contract import SIGNING_KEY, BuildRequest, CandidateSummary, Outcome, Progress
+from enginewright_builder.contract import SIGNING_KEY, BuildRequest, CandidateSummary, Outcome, Progress, proves
 
 # Progress is read from the pod's log, which no watch reports.
 FOLLOW = 5.0
-# Steps of the container that proves; of a language model all that need a server.
-PROVING = ("sweep", "appraise", "repository", "verify-load", "publish", "done")
-PROVING_TOKENS = ("ladder", *PROVING)
 TOO_SLOW = "raise spec.engine.buildBudgetSeconds"
 
 
@@ -257,8 +254,8 @@ def _progress(build: _Build, job: JobView, progress: Progress, memory: BuildStat
 
 def _container(build: _Build, progress: Progress) -> str:
     """Which one to follow."""
-    proving = progress.step in (PROVING_TOKENS if generates(build.ctx.spec) else PROVING)
-    return f" -c {labels.CONTAINER_PROVE if proving else labels.CONTAINER_BUILD}"
+    served = proves(progress.step, generates=generates(build.ctx.spec))
+    return f" -c {labels.CONTAINER_PROVE if served else labels.CONTAINER_BUILD}"
 
 
 def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
