@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable
 from typing import Final
@@ -10,11 +9,10 @@ from typing import Final
 import structlog
 
 from enginewright.clients.errors import ClientError
-from enginewright.core.backoff import Backoff
 from enginewright.observe.memory import Memory
 from enginewright.reconcile.metrics import Metrics
+from enginewright.reconcile.rounds import rounds
 
-RETRY: Final = Backoff(first=1.0, most=30.0)
 # Seconds after the first list. kopf makes a list of its own at about that time, and tells of no deletion between them.
 SOON: Final = 30.0
 log = structlog.get_logger(__name__)
@@ -29,19 +27,17 @@ class Healer:
         self._metrics = metrics
         self._period = period
         self._chance = chance
+        self._wait = min(SOON, period)
 
     async def run(self) -> None:
         """Forever: at once, soon after, then every period; sooner after a failure. Passes read from the apiserver what
         could not be listed."""
-        failures, delay = 0, min(SOON, self._period)
-        while True:
-            try:
-                vanished = await self._memory.heal()
-            except ClientError as error:
-                failures += 1
-                wait = RETRY.jittered(failures, self._chance)
-                log.warning("could not compare the memory with the cluster", error=str(error), retry_in=round(wait, 1))
-            else:
-                self._metrics.missed.labels("vanished").inc(vanished)
-                failures, wait, delay = 0, delay, self._period
-            await asyncio.sleep(wait)
+        await rounds(self._compare, self._failed, self._chance)
+
+    async def _compare(self) -> float:
+        self._metrics.missed.labels("vanished").inc(await self._memory.heal())
+        wait, self._wait = self._wait, self._period
+        return wait
+
+    def _failed(self, error: ClientError, wait: float) -> None:
+        log.warning("could not compare the memory with the cluster", error=str(error), retry_in=round(wait, 1))

@@ -7,7 +7,6 @@ all objects run a pass guards against defects in both. So where there are many, 
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from bisect import bisect_right
@@ -16,16 +15,15 @@ from typing import Any, Final
 
 import structlog
 
-from enginewright.clients.errors import ClientError, RefusedError, TransientError
+from enginewright.clients.errors import ClientError, RefusedError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
-from enginewright.core.backoff import Backoff
 from enginewright.observe.keys import Key
 from enginewright.reconcile.known import Known
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.queue import Lane, WorkQueue
+from enginewright.reconcile.rounds import rounds
 
-RETRY: Final = Backoff(first=1.0, most=30.0)
 # Of the period, over which a resync spreads its passes, so that a thousand objects are no burst.
 SPREAD: Final = 0.25
 # Passes a second, on the average, that resyncs ask for: with more objects than so many a second over a period, each of
@@ -53,20 +51,15 @@ class Resync:
 
     async def run(self) -> None:
         """Forever: at once, then every period; sooner after a failure."""
-        failures = 0
-        while True:
-            try:
-                await self.once()
-            except ClientError as error:
-                failures += 1
-                asked = error.retry_after if isinstance(error, TransientError) else None
-                delay = max(asked or 0.0, RETRY.jittered(failures, self._chance))
-                self._metrics.resyncs.labels("failed").inc()
-                log.warning("resync failed", error=str(error), retry_in=round(delay, 1))
-            else:
-                failures = 0
-                delay = self._period
-            await asyncio.sleep(delay)
+        await rounds(self._round, self._failed, self._chance)
+
+    async def _round(self) -> float:
+        await self.once()
+        return self._period
+
+    def _failed(self, error: ClientError, wait: float) -> None:
+        self._metrics.resyncs.labels("failed").inc()
+        log.warning("resync failed", error=str(error), retry_in=round(wait, 1))
 
     async def once(self) -> None:
         """Raises :class:`~enginewright.clients.errors.ClientError`."""
