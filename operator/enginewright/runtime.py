@@ -139,20 +139,23 @@ class Operator:
             watching=self.watcher.watching, oldest_pass=self.loop.oldest_pass, last_resync=lambda: self.resync.last,
             limits=HealthLimits(resync_age=max(HealthLimits.resync_age, 3 * options.resync)),
         )
-        metrics.gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
-        metrics.gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
-        metrics.gauge("enginewright_queue_backoff", "Objects whose last pass failed on what time heals.",
-                      lambda: self.loop.backoff)
-        metrics.gauge("enginewright_objects", "Objects that the operator knows.", lambda: len(self.known))
-        metrics.gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
-                      lambda: len(self.schema.missing))
-        metrics.gauge("enginewright_remembered_objects", "Objects of all kinds that the operator remembers.",
-                      self.memory.count)
-        metrics.gauge("enginewright_remembered_bytes", "Bytes that the remembered objects take, packed.",
-                      lambda: self.memory.held)
-        metrics.gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
-        metrics.gauge("enginewright_scrape_period_seconds", "Seconds between two readings of a replica.",
-                      lambda: self.signals.period)
+        self._expose()
+
+    def _expose(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("enginewright_queue_length", "Objects that wait for a pass.", lambda: len(self.queue))
+        gauge("enginewright_queue_delayed", "Objects with a pass at a later time.", lambda: self.queue.delayed)
+        gauge("enginewright_queue_backoff", "Objects whose last pass failed on what time heals.",
+              lambda: self.loop.backoff)
+        gauge("enginewright_objects", "Objects that the operator knows.", lambda: len(self.known))
+        gauge("enginewright_crd_missing_fields", "Fields of this operator that the cluster's CRD lacks.",
+              lambda: len(self.schema.missing))
+        gauge("enginewright_remembered_objects", "Objects of all kinds that the operator remembers.", self.memory.count)
+        gauge("enginewright_remembered_bytes", "Bytes that the remembered objects take, packed.",
+              lambda: self.memory.held)
+        gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
+        gauge("enginewright_scrape_period_seconds", "Seconds between two readings of a replica.",
+              lambda: self.signals.period)
 
     async def run(self) -> None:
         """Raises :class:`OperatorEndedError` when kopf stops, and whatever another part died of."""
