@@ -198,7 +198,11 @@ build_deadline_margin: {{ .buildDeadlineMarginSeconds | int64 }}
 drain_seconds: {{ .drainSeconds | int64 }}
 exit_timeout: {{ .exitTimeoutSeconds | int64 }}
 spot_labels: {{ .spotLabels | toJson }}
-prices: {{ dict "currency" .prices.currency "per_hour" .prices.perHour | toJson }}
+{{- $perHour := dict }}
+{{- range $class, $price := .prices.perHour }}
+{{- $_ := set $perHour $class ($price | float64) }}
+{{- end }}
+prices: {{ dict "currency" .prices.currency "per_hour" $perHour | toJson }}
 {{- end }}
 {{- if .Values.trustedCA.configMap }}
 trusted_ca: {config_map: {{ .Values.trustedCA.configMap | quote }}, key: {{ .Values.trustedCA.key | quote }}}

@@ -150,6 +150,8 @@ def test_the_operator_reads_its_settings(objects: Objects, tmp_path: Path) -> No
     assert config.server_args == ("--log-verbose=1",)
     assert config.default_store == DefaultStore(uri="s3://engines/all", secret="engine-bucket")
     assert config.prices == Prices(currency="EUR", per_hour={"NVIDIA-H100-80GB-HBM3/1g.10gb": 0.6})
+    as_set = {"currency": "EUR", "perHour": {"cpu": "0.1"}}  # helm's --set makes numbers of whole ones alone
+    assert settings({"config": {"prices": as_set}}).prices == Prices(currency="EUR", per_hour={"cpu": 0.1})
     images = {name: f"enginewright-{name}:0.1.0" for name in ("builder", "server", "operator")}
     assert config.images.server_vllm == "example.test/vllm:1"
     digest = f"sha256:{'1' * 64}"
@@ -211,6 +213,7 @@ def test_only_a_changed_setting_changes_the_checksum(objects: Objects) -> None:
 @pytest.mark.parametrize(("values", "message"), [
     ({"config": {"drainSecond": 7}}, "drainSecond"),
     ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": -1}}}}, "/config/prices/perHour/cpu"),
+    ({"config": {"prices": {"currency": "EUR", "perHour": {"cpu": "ten"}}}}, "/config/prices/perHour/cpu"),
     ({"config": {"defaultStore": {"uri": "engines"}}}, "/config/defaultStore/uri"),
     ({"serviceAccount": {"create": False}}, "serviceAccount.name"),
     ({"config": {"serverArgs": ["--log-verbose=1", "--metrics-port=9002"]}}, "is 8002 on each replica"),

@@ -112,6 +112,8 @@ def test_a_default_that_the_schema_does_not_have_is_told() -> None:
     (("config", "jobBackoffLimit"), -1),
     (("config", "engineGraceSeconds"), 0),
     (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": 0}}),
+    (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": "0.0"}}),
+    (("config", "prices"), {"currency": "EUR", "perHour": {"cpu": "ten"}}),
     (("config", "prices"), {"currency": "", "perHour": {"cpu": 1}}),
     (("config", "spotLabels"), {"example.com/spot": True}),
     (("config", "jobEnv"), {"A B": "x"}),
