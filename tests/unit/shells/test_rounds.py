@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from enginewright.clients.errors import ClientError, RefusedError, TransientError
-from enginewright.reconcile import rounds as module
 from enginewright.reconcile.rounds import rounds
 
 LATER = TransientError("busy", call="list pods", retry_after=7.0)
@@ -31,7 +30,7 @@ def waits(monkeypatch: pytest.MonkeyPatch, *ends: ClientError | float) -> list[f
         if len(waited) == len(ends):
             raise asyncio.CancelledError
 
-    monkeypatch.setattr(module.asyncio, "sleep", sleep)
+    monkeypatch.setattr("enginewright.reconcile.rounds.asyncio.sleep", sleep)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(rounds(once, lambda error, wait: failed.append((error, wait)), lambda: 1.0))
     assert failed == [(end, wait) for end, wait in zip(ends, waited, strict=True) if isinstance(end, ClientError)]
