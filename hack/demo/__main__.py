@@ -6,10 +6,11 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -45,13 +46,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__)
     parser.add_argument("--clean", action="store_true", help="remove the demos, and their cluster "
                                                               "unless CLUSTER=existing")
-    arguments = parser.parse_args()
+    return carried_out(clean if parser.parse_args().clean else going_on()(demonstrate))
+
+
+def carried_out(steps: Callable[[], None]) -> int:
+    """The exit status; says where ``steps`` stopped."""
     try:
-        if arguments.clean:
-            clean()
-        else:
-            with going_on():
-                demonstrate()
+        steps()
     except StepError as failure:
         console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
         return 1
@@ -150,33 +151,44 @@ def install(kube: Kube, images: dict[str, str]) -> None:
 
 def prepare_volumes(kube: Kube, image: str) -> None:
     say("Model: all-MiniLM-L6-v2 (22 M parameters, real weights) and sentences onto a volume")
-    kube.make_namespace(NAMESPACE)
-    for claim, size in (("models", "1Gi"), ("enginewright-store", "4Gi")):
-        run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
+    make_claims(kube, NAMESPACE, {"models": "1Gi", "enginewright-store": "4Gi"})
     sentences.write(OUTPUT / "sentences")
     volumes.fill(kube, NAMESPACE, "models", image, {"all-minilm-l6-v2": inference.model_directory(),
                                                     "sentences": OUTPUT / "sentences"})
 
 
+def make_claims(kube: Kube, namespace: str, sizes: Mapping[str, str]) -> None:
+    """In a new namespace; ``sizes`` by claim."""
+    kube.make_namespace(namespace)
+    for claim, size in sizes.items():
+        run(CLUSTER, "volume", "create", namespace, claim, size)
+
+
 def build_and_wait(kube: Kube, summary: Summary) -> None:
-    say("kubectl apply -f hack/demo/minilm.yaml")
-    with summary.timed("ready"):
-        with summary.timed("build"):
-            kube("apply", "-f", str(Path(__file__).with_name("minilm.yaml")))
-            watch.wait_for(kube, NAMESPACE, MODEL, "EngineBuilt", timeout=600)
-        model = watch.wait_for(kube, NAMESPACE, MODEL, "Ready", timeout=180)
-    status = model["status"]
-    engine = status["engine"]
+    model = built(kube, summary, NAMESPACE, MODEL, build_seconds=600, rollout_seconds=180)
+    engine = model["status"]["engine"]
     summary.ready = True
     summary.backend, summary.precision = engine["backend"], engine["precision"]
     summary.speedup_vs_reference = engine["speedup"]
     accuracy = model["spec"]["accuracy"]
     summary.accuracy = {"metric": accuracy["metric"], "value": engine["accuracy"], "tolerance": accuracy["maxLoss"]}
-    for candidate in status.get("candidates", []):
-        name = candidate.get("name", f"{candidate['backend']} {candidate['precision']}")
-        console.print(f"  {name:<36} {candidate['verdict']:<16} "
-                      f"{candidate.get('reason', '')}")
-    console.print(kube("get", "om", "-n", NAMESPACE).rstrip())
+
+
+def built(kube: Kube, summary: Timed, namespace: str, name: str, *, build_seconds: float,
+          rollout_seconds: float) -> dict[str, Any]:
+    """Applies ``name``.yaml and shows what competed; returns the OptimisedModel once it is ready. Raises
+    :class:`StepError`."""
+    say(f"kubectl apply -f hack/demo/{name}.yaml")
+    with summary.timed("ready"):
+        with summary.timed("build"):
+            kube("apply", "-f", str(Path(__file__).with_name(f"{name}.yaml")))
+            watch.wait_for(kube, namespace, name, "EngineBuilt", timeout=build_seconds)
+        model = watch.wait_for(kube, namespace, name, "Ready", timeout=rollout_seconds)
+    for candidate in model["status"].get("candidates", []):
+        label = candidate.get("name") or f"{candidate['backend']} {candidate['precision']}"
+        console.print(f"  {label:<36} {candidate['verdict']:<16} {candidate.get('reason', '')}")
+    console.print(kube("get", "om", "-n", namespace).rstrip())
+    return model
 
 
 def first_inference(kube: Kube, summary: Summary, texts: list[str], reference: inference.Embeddings) -> None:

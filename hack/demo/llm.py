@@ -9,23 +9,23 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from demo import __main__ as demo
-from demo import language_model, traffic, volumes, watch
+from demo import language_model, traffic, volumes
 from demo.scaling import ReplicaWatch
-from demo.shell import CLUSTER, ROOT, Kube, StepError, run
+from demo.shell import ROOT, Kube, StepError
 from demo.summary import Timed
 from demo.talk import going_on
 
 NAMESPACE, MODEL, SOURCE, BROKEN = demo.LANGUAGE_MODELS, "assistant", "smollm2", "broken"
 OUTPUT = ROOT / "build" / "demo-llm"
 IMAGES = (*demo.ALL_IMAGES, "server-vllm")
-CLAIMS = (("models", "2Gi"), ("enginewright-store", "4Gi"))
 QUESTION = "What is the capital of France? Answer in one short sentence."
 # More than one replica of two cores does, by the figures of any build there.
 AT_ONCE = 96
+# What two replicas serve is part of the figures: for so long the load goes on after the second one is ready.
+TOGETHER_SECONDS = 20
 console = demo.console
 
 
@@ -57,13 +57,7 @@ class Summary(Timed):
 
 def main() -> int:
     argparse.ArgumentParser(prog="demo-llm", description=__doc__).parse_args()
-    try:
-        with going_on():
-            demonstrate()
-    except StepError as failure:
-        console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
-        return 1
-    return 0
+    return demo.carried_out(going_on()(demonstrate))
 
 
 def demonstrate() -> None:
@@ -86,9 +80,7 @@ def demonstrate() -> None:
 
 def prepare(kube: Kube, image: str) -> None:
     demo.say("Model: SmolLM2-135M-Instruct, a copy that is broken on purpose, and 20 prompts onto a volume")
-    kube.make_namespace(NAMESPACE)
-    for claim, size in CLAIMS:
-        run(CLUSTER, "volume", "create", NAMESPACE, claim, size)
+    demo.make_claims(kube, NAMESPACE, {"models": "2Gi", "enginewright-store": "4Gi"})
     source = language_model.source()
     volumes.fill(kube, NAMESPACE, "models", image, {
         SOURCE: source, f"{SOURCE}-{BROKEN}": language_model.broken(source, OUTPUT / BROKEN),
@@ -96,17 +88,9 @@ def prepare(kube: Kube, image: str) -> None:
 
 
 def build_and_wait(kube: Kube, summary: Summary) -> None:
-    demo.say("kubectl apply -f hack/demo/assistant.yaml")
-    with summary.timed("ready"):
-        with summary.timed("build"):
-            kube("apply", "-f", str(Path(__file__).with_name("assistant.yaml")))
-            watch.wait_for(kube, NAMESPACE, MODEL, "EngineBuilt", timeout=900)
-        model = watch.wait_for(kube, NAMESPACE, MODEL, "Ready", timeout=420)
+    model = demo.built(kube, summary, NAMESPACE, MODEL, build_seconds=900, rollout_seconds=420)
     engine = model["status"]["engine"]
     summary.ready, summary.server, summary.precision = True, engine["backend"], engine["precision"]
-    for candidate in model["status"].get("candidates", []):
-        console.print(f"  {candidate['name']:<36} {candidate['verdict']:<16} {candidate.get('reason', '')}")
-    console.print(kube("get", "om", "-n", NAMESPACE).rstrip())
 
 
 def judge(kube: Kube, image: str, summary: Summary) -> None:
@@ -140,7 +124,7 @@ def scale_up_and_down(kube: Kube, image: str, summary: Summary) -> None:
     with summary.timed("scale_up"):
         _start(kube, "surge", image, [*target, "--closed", str(AT_ONCE), "--seconds", "600"])
         replicas.until("up", 2, timeout=420)
-    time.sleep(20)  # what two replicas serve is part of the figures
+    time.sleep(TOGETHER_SECONDS)
     surge = _ended(kube, "surge", summary)
     summary.ttft_p50_ms, summary.ttft_p99_ms = surge["ttft_ms"]["p50"], surge["ttft_ms"]["p99"]
     summary.tokens_per_s = surge["output_rate"]
