@@ -27,17 +27,16 @@ from enginewright_builder.contract import (
     DeviceRequest,
     EngineRequest,
     GenerateRequest,
-    Interface,
     ObjectiveRequest,
     RuntimeRequest,
     SourceRequest,
     TaskRequest,
-    load,
 )
-from enginewright_builder.errors import exit_code
+from enginewright_builder.errors import UserError, exit_code
 from enginewright_builder.pipeline import failure, run_build
 from enginewright_builder.pod import fits
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
+from enginewright_builder.spec_interface import read_interface
 from enginewright_builder.system import nvidia_gpu
 
 INFER, GENERATE = "infer", "generate"
@@ -65,6 +64,9 @@ def build_by_hand(options: argparse.Namespace) -> int:
         try:
             output.mkdir(parents=True, exist_ok=True)
             request = hand_request(options, output)
+        except ContractError as error:  # of an option: no operator has written the request
+            refused = UserError("RequestInvalid", str(error), remedy="enginewright-build --help lists the options")
+            outcome = failure("build", refused, tracker)
         except BaseException as error:
             outcome = failure("build", error, tracker)
         else:
@@ -113,7 +115,7 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
     _check_task(options)
     if options.task == GENERATE:
         return _generate_request(options, output, name)
-    interface = load(Interface, options.interface) if options.interface else None
+    interface = read_interface(options.interface) if options.interface else None
     calibration = DataRequest(uri=options.calibration) if options.calibration else None
     evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
     return BuildRequest(
@@ -217,28 +219,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--name", metavar="NAME", help="model name on Triton (default: the source's)")
     parser.add_argument("--format", default="auto", help="onnx, huggingface, exported-program, torchscript, "
                         "saved-model, keras (default auto)")
-    parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the "
-                        "source on")
-    parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than "
-                        "these")
-    parser.add_argument("--metric", default=AccuracyRequest.metric, help="cosine, relative-error, top1, spearman")
-    parser.add_argument("--tolerance", type=float, default=AccuracyRequest.tolerance,
-                        help="largest loss allowed, of 1 (default %(default)s)")
-    parser.add_argument("--task-metric", default="", metavar="METRIC",
-                        help="hold candidates against labels, too: accuracy, top5, f1-macro, f1-micro, ndcg, wer, mae, "
-                             "rmse")
-    parser.add_argument("--labels", default="", metavar="NAME", help="array or field of the evaluation data that has "
-                        "the labels (default label)")
-    parser.add_argument("--task-tolerance", type=float, metavar="LOSS", help="largest loss on the labels against the "
-                        "source's own (default 0.01)")
-    parser.add_argument("--task-output", default="", metavar="NAME", help="the model's output to look at (default: the "
-                        "first)")
-    parser.add_argument("--queries", default="", metavar="NAME", help="ndcg: array or field that says of which query a "
-                        "sample is")
-    parser.add_argument("--threshold", type=float, metavar="X", help="from where on a number means yes (default: 0.5 "
-                        "of probabilities, else 0)")
-    parser.add_argument("--group-by", default="", metavar="NAME", help="array or field of the evaluation data that "
-                        "names each sample's group: the gate holds in each")
+    _add_accuracy(parser)
     parser.add_argument("--precision", default="auto", help="auto, fp32, int8, … (default auto: the ladder)")
     parser.add_argument("--backend", default="auto", help="auto, onnxruntime, tensorrt, torch (default auto)")
     parser.add_argument("--fallback", choices=("none", "source"), default=EngineRequest.fallback,
@@ -254,8 +235,39 @@ def _parser() -> argparse.ArgumentParser:
                         help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
     parser.add_argument("--profile", action="store_true",
                         help="leave traces of the engine's layers beside the report, which Perfetto opens")
-    parser.add_argument("--interface", metavar="JSON", help='unless the source states it: {"inputs": [{"name": …}]}')
+    parser.add_argument("--interface", metavar="JSON", help="spec.interface of an OptimisedModel, as kubectl get "
+                        "om NAME -o jsonpath='{.spec.interface}' prints it; needed where the source does not state it")
     parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
+    _add_language_models(parser)
+    return parser
+
+
+def _add_accuracy(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--evaluation", metavar="FILE", help=".npz or .jsonl that candidates are held against the "
+                        "source on")
+    parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than "
+                        "these")
+    parser.add_argument("--metric", default=AccuracyRequest.metric, help="cosine, relative-error, top1, spearman")
+    parser.add_argument("--tolerance", type=float, default=AccuracyRequest.tolerance,
+                        help="largest loss allowed, of 1 (default %(default)s)")
+    parser.add_argument("--task-metric", default="", metavar="METRIC",
+                        help="hold candidates against labels, too: accuracy, top5, f1-macro, f1-micro, ndcg, wer, mae, "
+                             "rmse, map, map50")
+    parser.add_argument("--labels", default="", metavar="NAME", help="array or field of the evaluation data that has "
+                        "the labels (default label)")
+    parser.add_argument("--task-tolerance", type=float, metavar="LOSS", help="largest loss on the labels against the "
+                        "source's own (default 0.01)")
+    parser.add_argument("--task-output", default="", metavar="NAME", help="the model's output to look at (default: the "
+                        "first)")
+    parser.add_argument("--queries", default="", metavar="NAME", help="ndcg: array or field that says of which query a "
+                        "sample is")
+    parser.add_argument("--threshold", type=float, metavar="X", help="from where on a number means yes (default: 0.5 "
+                        "of probabilities, else 0)")
+    parser.add_argument("--group-by", default="", metavar="NAME", help="array or field of the evaluation data that "
+                        "names each sample's group: the gate holds in each")
+
+
+def _add_language_models(parser: argparse.ArgumentParser) -> None:
     language = parser.add_argument_group("language models")
     language.add_argument("--task", choices=(INFER, GENERATE), default=INFER,
                           help="generate: a causal language model, which vLLM serves; --evaluation is then a .jsonl of "
@@ -269,4 +281,3 @@ def _parser() -> argparse.ArgumentParser:
     language.add_argument("--checkpoint", action="append", default=[], metavar="NAME=URI",
                           help="other weights of the same model, such as quantised ones, which compete with the "
                                "source's; may be given up to 8 times")
-    return parser

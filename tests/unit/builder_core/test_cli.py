@@ -84,6 +84,15 @@ def test_a_request_that_is_none_is_told(content: str, told: str, tmp_path: Path)
     assert told in outcome.error.message
 
 
+def test_a_bad_option_is_told_without_an_operator(tmp_path: Path) -> None:
+    ran = run("--model", "net.onnx", "--output", str(tmp_path), "--interface", "inputs: []")
+    outcome = outcome_of(ran)
+    assert ran.returncode == EXIT_USER
+    assert outcome.error is not None
+    assert outcome.error.message.startswith("--interface: not a JSON object")
+    assert "operator" not in outcome.error.remedy
+
+
 def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
     options = parse_by_hand(["--model", "/models/My Net.v2", "--output", str(tmp_path), "--calibration", "c.npz",
                              "--max-batch-size", "4", "--latency-ms", "20", "--tolerance", "0.02"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -32,6 +33,8 @@ from enginewright_builder.contract import (
     StateTensor,
     TaskRequest,
 )
+from enginewright_builder.spec_interface import read_interface
+from support.corpus.wholes import WHOLES
 from support.specs import Raw, valid_specs
 
 CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"))
@@ -50,6 +53,11 @@ FULL: Raw = {
     "placement": {"accelerator": "cpu"},
     "store": {"uri": "pvc://engines/team-a"},
 }
+
+
+INTERFACES = [*(whole["interface"] for whole in WHOLES if "interface" in whole), {
+    "inputs": [{"name": "ids", "dtype": "int64"}], "padding": {},
+    "postprocess": [{"output": "hidden", "function": "meanPooling"}]}]
 
 
 def spec_of(raw: Raw) -> Spec:
@@ -268,3 +276,20 @@ def test_a_store_in_a_bucket_is_named_and_makes_no_other_engine() -> None:
     request = resolve_request("bert", there, OperatorConfig())
     assert (request.store_path, request.bucket) == ("/store", BucketRequest(uri="s3://engines/team-a"))
     assert request_of({**FULL, "store": {"uri": "s3://engines/team-a"}}).fingerprint() == request_of(FULL).fingerprint()
+
+
+@pytest.mark.parametrize("written", INTERFACES, ids=lambda written: "+".join(written))
+def test_the_command_reads_an_interface_as_the_operator_does(written: Raw) -> None:
+    spec = spec_of({**FULL, "interface": written})
+    assert read_interface(json.dumps(written)) == resolve_request("m", spec, CONFIG).interface
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("{", "--interface: not a JSON object"), ("[1]", "got [1]; write spec.interface"),
+    ('{"input": []}', "unknown field 'input'; known are inputs"),
+    ('{"inputs": [{"name": "x", "dtype": "uint8", "preprocess": {"size": 3}}]}', "got size 3"),
+])
+def test_a_bad_interface_is_refused_by_name(text: str, message: str) -> None:
+    with pytest.raises(ContractError) as raised:
+        read_interface(text)
+    assert message in str(raised.value)
