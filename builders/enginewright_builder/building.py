@@ -26,6 +26,7 @@ from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
+from enginewright_builder.errors import brief
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
@@ -287,7 +288,7 @@ def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, st
         return look(prepared.exported.path, given, prepared.max_batch_size,
                     batched=takes_batches(prepared.exported.interface))
     except Exception as error:  # any class of ONNX Runtime's
-        report(0.0, f"the model's operators could not be counted, and do not order the trials: {str(error)[:200]}")
+        report(0.0, f"the model's operators could not be counted, and do not order the trials: {brief(error, 200)}")
         return None
 
 

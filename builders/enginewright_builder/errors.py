@@ -58,7 +58,7 @@ def classify(error: BaseException) -> BuilderError:
                          remedy="operator and builder must speak the same contract version: use images of one release")
     if isinstance(error, OSError):
         return _classify_os(error)
-    if isinstance(error, MemoryError) or _is_allocator_failure(error):
+    if lacks_memory(error):
         return TransientError("OutOfMemory", f"the builder ran out of memory: {error or 'allocation failed'}",
                               remedy="give the build more memory, or lower spec.engine.maxBatchSize")
     if isinstance(error, KeyboardInterrupt):
@@ -85,17 +85,25 @@ def _classify_os(error: OSError) -> BuilderError:
 _HOST_ALLOCATORS = ("defaultcpuallocator", "bad_alloc", "can't allocate memory")
 
 
-def _is_allocator_failure(error: BaseException) -> bool:
+def lacks_memory(error: BaseException) -> bool:
     """PyTorch and ONNX Runtime report a failed allocation as plain ``RuntimeError`` or a binding's own class."""
     text = str(error).lower()
-    return any(mark in text for mark in ("can't allocate memory", "out of memory", "bad_alloc", "failed to allocate"))
+    return isinstance(error, MemoryError) or any(
+        mark in text for mark in ("can't allocate memory", "out of memory", "bad_alloc", "failed to allocate"))
 
 
 def no_device_memory(error: BaseException) -> bool:
     """Whether an allocation failed that was not the host's: on a GPU, where others hold memory, too."""
     text = str(error).lower()
     ours = isinstance(error, MemoryError | OSError | BuilderError) or any(mark in text for mark in _HOST_ALLOCATORS)
-    return _is_allocator_failure(error) and not ours
+    return lacks_memory(error) and not ours
+
+
+def known_or(error: Exception, refusal: UserError) -> BuilderError:
+    """``refusal``, which blames the model or its data, unless ``error`` says that these are not to blame: memory that
+    is short, a full disk."""
+    known = classify(error)
+    return refusal if known.reason == "InternalError" else known
 
 
 def exit_code(outcome: Outcome) -> int:
@@ -103,8 +111,17 @@ def exit_code(outcome: Outcome) -> int:
     return EXIT_OK if outcome.error is None else EXIT_CODES[outcome.error.family]
 
 
+def first_line(error: BaseException, most: int = 200) -> str:
+    """What ``error`` says, as :func:`brief` does, without the stack traces that libraries put below it."""
+    line = next((line for line in str(error).splitlines() if line.strip()), "")
+    return _in_a_line(line, most) or type(error).__name__
+
+
 def brief(error: BaseException, most: int = 300) -> str:
     """In one line of ``most`` characters, without a client's own data structures behind it, and without what addresses
-    have of users and passwords."""
-    said = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    return re.sub(r"//[^/@\s]*@", "//***@", said)[:most] or type(error).__name__
+    have of users and passwords. Of an error without a word it is the class."""
+    return _in_a_line(str(error).partition("\n\nDebug source")[0], most) or type(error).__name__
+
+
+def _in_a_line(text: str, most: int) -> str:
+    return re.sub(r"//[^/@\s]*@", "//***@", " ".join(text.split()))[:most]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 
 from enginewright_builder.engines.base import ExportedModel
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief, known_or
 from enginewright_builder.ids import are_ids, different_share
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.names import missed_share
@@ -46,7 +46,7 @@ def _check_graph(path: Path, graph: onnx.ModelProto, *, batched: bool) -> None:
     try:
         onnx.checker.check_model(str(path))
     except onnx.checker.ValidationError as error:
-        raise UserError("ExportFailed", f"the exported graph is invalid: {str(error).strip()[:300]}",
+        raise UserError("ExportFailed", f"the exported graph is invalid: {brief(error)}",
                         field="spec.source",
                         remedy="export the model to ONNX yourself and give the .onnx file") from error
     constants = {tensor.name for tensor in graph.graph.initializer}
@@ -61,19 +61,19 @@ def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) ->
     try:
         runner = OrtRunner(path, batched=takes_batches(model.interface))
     except Exception as error:  # ONNX Runtime's own classes
-        raise UserError("ExportFailed", f"ONNX Runtime cannot open the export: {str(error).strip()[:300]}",
-                        field="spec.source", remedy="export the model to ONNX yourself and give the .onnx "
-                                                    "file") from error
+        raise known_or(error, UserError(
+            "ExportFailed", f"ONNX Runtime cannot open the export: {brief(error)}", field="spec.source",
+            remedy="export the model to ONNX yourself and give the .onnx file")) from error
     for inputs in checks:
         batch = len(next(iter(inputs.values())))
         # The gate holds candidates against what the source itself says behind its own processor.
         expected = getattr(model, "run_as_exported", model.run)(inputs)
         try:
             got = runner(inputs)
-        except Exception as error:
-            raise UserError("ExportMismatch", f"the export fails at batch {batch}: {str(error).strip()[:300]}",
-                            field="spec.source", value=batch,
-                            remedy="export the model to ONNX yourself and give the .onnx file") from error
+        except Exception as error:  # ONNX Runtime's own classes
+            raise known_or(error, UserError(
+                "ExportMismatch", f"the export fails at batch {batch}: {brief(error)}", field="spec.source",
+                value=batch, remedy="export the model to ONNX yourself and give the .onnx file")) from error
         for name in expected:
             _compare(name, batch, expected, got)
     runner.close()

@@ -21,6 +21,7 @@ import onnx
 from enginewright_builder.accuracy.drift_graph import ExposedGraph, LayerPair, label, matched, read_graph
 from enginewright_builder.accuracy.drift_report import WORST_LAYERS, DriftReport, LayerDrift
 from enginewright_builder.engines.base import Artifact, ExportedModel
+from enginewright_builder.errors import brief
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.tensors import Array, Tensors, count, whole_call
 
@@ -68,7 +69,7 @@ def drift_of(artifact: Artifact, model: ExportedModel, batches: Sequence[Tensors
         return drift(model.path, graph, given, batched=takes_batches(model.interface))
     except Exception as error:  # any class of ONNX Runtime's
         log.warning("no drift report of %s", artifact.rung.name, exc_info=error)
-        return DriftReport(unavailable=f"its graph does not run on a CPU: {str(error).strip()[:200]}")
+        return DriftReport(unavailable=f"its graph does not run on a CPU: {brief(error, 200)}")
 
 
 def drift(original: Path, candidate: Path, batches: Sequence[Tensors], *, batched: bool = True) -> DriftReport:

@@ -30,7 +30,7 @@ from enginewright_builder.accuracy.rules import (
     REFERENCE,
     unknown_metric,
 )
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief, known_or
 from enginewright_builder.tensors import Array, Tensors
 
 # What equal answers must score, and what obviously wrong ones must not reach, on average.
@@ -64,8 +64,8 @@ class OnnxMetric:
         try:
             self._session = ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # a class of ONNX Runtime's own, for each kind of fault
-            raise _invalid(f"metric.onnx cannot be loaded: {str(error).strip()[:200]}", graph,
-                           "try it with ONNX Runtime on a CPU") from error
+            raise known_or(error, _invalid(f"metric.onnx cannot be loaded: {brief(error, 200)}", graph,
+                                           "try it with ONNX Runtime on a CPU")) from error
         self._types = {value.name: _NUMPY.get(value.type) for value in self._session.get_inputs()}
 
     def __call__(self, reference: Tensors, candidate: Tensors) -> Array:
@@ -80,8 +80,8 @@ class OnnxMetric:
         try:
             scores: Array = self._session.run(None, values)[0]
         except Exception as error:  # a class of ONNX Runtime's own, for each kind of fault
-            raise _invalid(f"metric.onnx failed: {str(error).strip()[:200]}", "",
-                           "try it with ONNX Runtime on answers of the model") from error
+            raise known_or(error, _invalid(f"metric.onnx failed: {brief(error, 200)}", "",
+                                           "try it with ONNX Runtime on answers of the model")) from error
         return scores
 
 
@@ -103,8 +103,8 @@ class PythonMetric:
         try:
             return np.asarray(self._metric(reference, candidate))
         except Exception as error:  # whatever it does
-            raise _invalid(f"{self.name} failed: {type(error).__name__}: {error}", self.name,
-                           "mend it in the builder image") from error
+            raise known_or(error, _invalid(f"{self.name} failed: {type(error).__name__}: {error}", self.name,
+                                           "mend it in the builder image")) from error
 
 
 class Checked:

@@ -13,7 +13,7 @@ import onnx
 from enginewright_builder.engines import ort_gpu
 from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically, quantize_weights
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.ort_session import OrtRunner, version
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.tensors import Array, Tensors, count, whole_call
@@ -46,7 +46,7 @@ class OnnxRuntimeEngine:
         try:
             _write(rung.precision, model, context, target)
         except (ValueError, RuntimeError, KeyError, AttributeError, onnx.checker.ValidationError) as error:
-            raise UserError("CandidateFailed", f"{rung.precision} cannot be built: {str(error).strip()[:300]}",
+            raise UserError("CandidateFailed", f"{rung.precision} cannot be built: {brief(error)}",
                             field="spec.engine.precision", value=rung.precision, remedy="write auto or fp32") from error
         on_gpu = context.device.accelerator == "gpu"
         parameters = ort_gpu.options(rung.precision) if on_gpu else {}

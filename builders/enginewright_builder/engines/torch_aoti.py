@@ -14,7 +14,7 @@ from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.session_parameters import BUCKETS, captured_batches
 from enginewright_builder.engines.torch_ahead import PackageAhead, room
 from enginewright_builder.engines.torch_compile import PACKAGE_FILE, compile_program, compiler, describe
-from enginewright_builder.errors import BuilderError, UserError, classify
+from enginewright_builder.errors import BuilderError, UserError, first_line, known_or
 from enginewright_builder.models.base import TorchProgram
 from enginewright_builder.session_runner import SessionRunner
 from enginewright_builder.system import available_cpus
@@ -126,10 +126,7 @@ def _parameters(rung: Rung, program: TorchProgram, context: BuildContext) -> dic
 
 def _explained(rung: Rung, error: Exception) -> BuilderError:
     """The model's, unless it is memory."""
-    if (known := classify(error)).reason != "InternalError":
-        return known
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return _failed(rung, text[:300])
+    return known_or(error, _failed(rung, first_line(error, 300)))
 
 
 def _failed(rung: Rung, text: str) -> UserError:

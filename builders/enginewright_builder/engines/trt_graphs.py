@@ -18,7 +18,7 @@ from enginewright_builder.engines.graph_ahead import GraphAhead
 from enginewright_builder.engines.modelopt_graphs import AUTOCAST, LOWER, QUANTIZE, Job, has_qdq, missing, rewrite
 from enginewright_builder.engines.ort_quantize import write_int4_weights
 from enginewright_builder.engines.trt_messages import candidate_failed
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.tensors import Tensors
 
 GRAPH_FILE = "model.onnx"
@@ -203,7 +203,7 @@ def _int4_weights(model: ExportedModel, context: BuildContext, target: Path) -> 
     try:
         write_int4_weights(half, target, context.keep_precise)
     except (ValueError, RuntimeError) as error:  # the second: the converter of opsets
-        raise candidate_failed(WEIGHTS, str(error).strip()[:300], "write auto or fp16") from error
+        raise candidate_failed(WEIGHTS, brief(error), "write auto or fp16") from error
 
 
 def _quantised(precision: str, model: ExportedModel, context: BuildContext, target: Path) -> None:
@@ -227,7 +227,7 @@ def _simplified(source: Path, target: Path, context: BuildContext) -> Path:
     except (MemoryError, OSError):
         raise
     except Exception as error:  # onnx-ir's, onnxscript's and NumPy's own classes
-        context.progress(0.02, f"attention stays as it was exported: {type(error).__name__}: {str(error)[:200]}")
+        context.progress(0.02, f"attention stays as it was exported: {type(error).__name__}: {brief(error, 200)}")
         return source
 
 

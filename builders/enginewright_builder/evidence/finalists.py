@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from enginewright_builder.competition.candidates import FULL_PRECISION, Candidate
 from enginewright_builder.contract import BuildRequest
 from enginewright_builder.engines.base import Artifact, ExportedModel
+from enginewright_builder.errors import brief
 from enginewright_builder.evidence import appraisal
 from enginewright_builder.hand_over import Counted
 from enginewright_builder.measure.ceilings import measure_ceilings
@@ -63,6 +64,6 @@ def _measure_work(exported: ExportedModel, sample: Tensors, figures: Sequence[Me
         ceilings = measure_ceilings(accelerator, kinds)
     except Exception as error:  # any class of any runtime library
         log.warning("the roofline was not measured", exc_info=error)
-        return None, (f"The roofline was not measured: {str(error).strip()[:200]}",)
+        return None, (f"The roofline was not measured: {brief(error, 200)}",)
     return (work, ceilings), tuple(f"{name} is not counted in the roofline, whose floors are too low therefore."
                                    for name in work.uncounted)

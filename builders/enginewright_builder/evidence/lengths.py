@@ -14,7 +14,7 @@ from enginewright_builder.contract import Padding
 from enginewright_builder.data.lengths import lengths, ranked, spread
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Joined
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.evidence.frames import staircase
 from enginewright_builder.models.base import SourceModel, pad_token
 from enginewright_builder.models.texted import Texted, given, in_tokens
@@ -60,7 +60,7 @@ def settle(source: SourceModel, stated: Padding | None, evaluation: SampleSet, *
         return _settled(source, known, stated, evaluation, rounded=rounded)
     except Exception as error:  # of any library: no user has said that the model takes other lengths than its data
         return Settled(notes=("Requests of different length are not joined: the source model does not answer parts of "
-                              f"its data: {str(error)[:200]}.",))
+                              f"its data: {brief(error, 200)}.",))
 
 
 def _settled(source: SourceModel, known: Fill, stated: Padding | None, evaluation: SampleSet, *, rounded: bool

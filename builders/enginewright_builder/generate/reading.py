@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.generate.client import Ask
 
 _DATA = "spec.accuracy.evaluation.uri"
@@ -37,7 +37,7 @@ def _tokenizer(folder: Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # any class of the library's, and of those it uses
-        raise UserError("SourceCorrupt", f"the tokeniser cannot be loaded: {type(error).__name__}: {str(error)[:300]}",
+        raise UserError("SourceCorrupt", f"the tokeniser cannot be loaded: {type(error).__name__}: {brief(error)}",
                         field="spec.source.uri", value=folder,
                         remedy="save it again with tokenizer.save_pretrained(FOLDER)") from error
 
@@ -49,6 +49,6 @@ def _tokens(tokenizer: Any, ask: Ask, number: int) -> Sequence[int]:
         return list(tokenizer.apply_chat_template(list(ask.prompt), add_generation_prompt=True, return_dict=False))
     except Exception as error:  # what a template raises is its author's choice
         raise UserError("TemplateFailed", f"the model's chat template fails for prompt {number}: "
-                        f"{type(error).__name__}: {str(error)[:300]}", field=_DATA, value=number,
+                        f"{type(error).__name__}: {brief(error)}", field=_DATA, value=number,
                         remedy="write roles and contents that the template takes, or give texts (prompt) in place of "
                                "messages") from error

@@ -12,7 +12,7 @@ import torch
 from torch.export.passes import move_to_device_pass
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief, known_or
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
@@ -77,9 +77,9 @@ def _load(path: Path) -> torch.export.ExportedProgram:
         with quiet():
             return torch.export.load(str(path))
     except Exception as error:  # the reader fails in many classes of its own
-        raise UserError("SourceCorrupt", f"{path.name} cannot be loaded: {str(error).strip()[:300]}", field=_FIELD,
-                        value=path, remedy="save it with the builder's PyTorch release or an older one "
-                                           f"({torch.__version__})") from error
+        raise known_or(error, UserError(
+            "SourceCorrupt", f"{path.name} cannot be loaded: {brief(error)}", field=_FIELD, value=path,
+            remedy=f"save it with the builder's PyTorch release or an older one ({torch.__version__})")) from error
     finally:
         if before is None:
             del os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from enginewright_builder.contract import Detection, PostprocessStep
 from enginewright_builder.detection import Plan, answered, detected
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief, known_or
 from enginewright_builder.models.processors import opened
 from enginewright_builder.postprocess import Decode
 from enginewright_builder.same_boxes import BOXES, LABELS, SCORES, agreements
@@ -59,8 +59,9 @@ def _does(found: Any, how: Detection, field: str) -> bool:
     try:
         theirs = _by_processor(found, one, {}, answers)
     except Exception as error:  # processors fail in as many ways as there are kinds of them
-        raise _unsupported(f"{type(found).__name__} fails on logits and boxes: {str(error)[:200]}",
-                           type(error).__name__, field) from error
+        raise known_or(error, _unsupported(
+            f"{type(found).__name__} fails on logits and boxes: {brief(error, 200)}", type(error).__name__,
+            field)) from error
     return bool(agreements(theirs, detected(one, {}, answers)).min() >= _SAME)
 
 

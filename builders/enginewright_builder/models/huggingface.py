@@ -23,7 +23,7 @@ import transformers
 from torch import nn
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import BuilderError, UserError, brief, first_line, known_or
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
 from enginewright_builder.models.hf_kinds import mask_beside, served_part, sizes_to_observe
@@ -117,9 +117,10 @@ def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]
                                               use_safetensors=True,
                                               dtype=torch.float32, output_loading_info=True)
     except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
-        text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-        raise UserError("SourceCorrupt", f"the folder cannot be loaded as {getattr(kind, '__name__', kind)}: {text}",
-                        field=_FIELD, value=path, remedy="check that config.json belongs to these weights") from error
+        raise known_or(error, UserError(
+            "SourceCorrupt",
+            f"the folder cannot be loaded as {getattr(kind, '__name__', kind)}: {first_line(error, 300)}",
+            field=_FIELD, value=path, remedy="check that config.json belongs to these weights")) from error
     missing = sorted(str(name) for name in loading.get("missing_keys", ()))
     if needed := [name for name in missing if not name.startswith(_OPTIONAL_WEIGHTS)]:
         raise UserError("SourceCorrupt", f"{len(needed)} weights are missing, such as {needed[0]}; they would be "
@@ -154,7 +155,7 @@ def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[T
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # tokenizer files fail in as many ways as there are kinds of them
-        raise UserError("SourceCorrupt", f"the tokenizer cannot be loaded: {str(error).strip()[:200]}", field=_FIELD,
+        raise UserError("SourceCorrupt", f"the tokenizer cannot be loaded: {brief(error, 200)}", field=_FIELD,
                         value=path, remedy="copy all tokenizer files") from error
     limit = _token_limit(path, model, tokenizer)
     names = _input_names(interface, list(tokenizer.model_input_names))
@@ -209,8 +210,8 @@ def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str
     return Interface(inputs=inputs, outputs=with_free_sizes(*seen))
 
 
-def _unsupported(architecture: str, inputs: Sequence[TensorSpec], error: Exception) -> UserError:
-    text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    return UserError("UnsupportedModel", f"{architecture} does not answer one call with "
-                     f"{', '.join(spec.name for spec in inputs)}: {text[:200]}", field=_FIELD, value=architecture,
-                     remedy="export what is to be served with torch.export.save or to ONNX")
+def _unsupported(architecture: str, inputs: Sequence[TensorSpec], error: Exception) -> BuilderError:
+    return known_or(error, UserError(
+        "UnsupportedModel", f"{architecture} does not answer one call with {', '.join(spec.name for spec in inputs)}: "
+        f"{first_line(error)}", field=_FIELD, value=architecture,
+        remedy="export what is to be served with torch.export.save or to ONNX"))

@@ -9,7 +9,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief, first_line, known_or
 from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.models.onnx_batch import settled, try_whole
 from enginewright_builder.models.onnx_joined import joined_steps
@@ -108,8 +108,8 @@ def _check_conversion(path: Path, tidy: Path, found: Interface, vocabulary: int)
                                         for name, array in given.items()})
         answers = OrtRunner(tidy)(given)
     except Exception as error:  # of either library
-        raise unsupported(path, old, f"what it was converted to could not be checked: "
-                          f"{str(error).strip().splitlines()[0][:200]}") from error
+        raise known_or(error, unsupported(path, old, "what it was converted to could not be checked: "
+                                          f"{first_line(error)}")) from error
     for name, array in zip(reference.output_names, expected, strict=True):
         if not np.allclose(np.asarray(array).ravel(), answers[name].ravel(), rtol=_SAME, atol=_SAME):
             raise unsupported(path, old, f"its output {name!r} has other values once it is converted")
@@ -120,8 +120,9 @@ def opened(path: Path, interface: Interface, accelerator: str = "cpu") -> OrtRun
     try:
         return OrtRunner(path, accelerator=accelerator, batched=takes_batches(interface))
     except Exception as error:  # ONNX Runtime's own classes
-        raise UserError("UnsupportedModel", f"ONNX Runtime cannot open {path.name}: {str(error).strip()[:300]}",
-                        field=_FIELD, value=path, remedy="export the model with standard ONNX operators") from error
+        raise known_or(error, UserError(
+            "UnsupportedModel", f"ONNX Runtime cannot open {path.name}: {brief(error)}", field=_FIELD, value=path,
+            remedy="export the model with standard ONNX operators")) from error
 
 
 def _vocabulary(model: onnx.ModelProto) -> int:

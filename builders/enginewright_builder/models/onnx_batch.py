@@ -15,7 +15,7 @@ import onnx
 from onnx import numpy_helper
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, first_line, known_or, lacks_memory
 from enginewright_builder.models.onnx_tidy import save
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.onnx_interface import freed_interface, frozen_batch
@@ -110,7 +110,9 @@ def _dependence(loose: Settled, path: Path, found: Interface, vocabulary: int, o
         expected = _in_calls_of(fixed, opened(path, loose.interface), inputs) if fixed else alone
         together = runner(inputs)
     except Exception as error:  # ONNX Runtime's own classes, whatever the graph trips over
-        return f"it fails at another batch: {str(error).strip().splitlines()[0][:200]}"
+        if lacks_memory(error):  # it says nothing of the graph
+            raise
+        return f"it fails at another batch: {first_line(error)}"
     for name, answers in expected.items():
         if len(answers) != samples or together[name].shape[:1] != (samples,):
             return f"output {name!r} has the shape {list(together[name].shape)} for {samples} samples"
@@ -159,10 +161,10 @@ def try_whole(path: Path, called: str, whole: Interface, vocabulary: int, opened
         runner(inputs)
     except Exception as error:  # ONNX Runtime's own classes
         shapes = ", ".join(f"{name} {list(array.shape[1:])}" for name, array in inputs.items())
-        raise UserError("InterfaceInvalid", f"{called} fails on made-up inputs of its own shapes ({shapes}): "
-                        f"{str(error).strip().splitlines()[0][:200]}", field="spec.interface.inputs", value=shapes,
-                        remedy="write the sizes that it takes into spec.interface.inputs, as numbers or "
-                               "ranges") from error
+        raise known_or(error, UserError(
+            "InterfaceInvalid", f"{called} fails on made-up inputs of its own shapes ({shapes}): {first_line(error)}",
+            field="spec.interface.inputs", value=shapes,
+            remedy="write the sizes that it takes into spec.interface.inputs, as numbers or ranges")) from error
 
 
 def _note(called: str, found: Interface, why: str) -> str:

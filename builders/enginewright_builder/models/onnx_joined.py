@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.errors import first_line, lacks_memory
 from enginewright_builder.models.onnx_batch import SAME, TRIED, Opened, Settled, distance
 from enginewright_builder.models.onnx_tidy import save
 from enginewright_builder.models.synthetic import example_inputs
@@ -108,7 +109,9 @@ def _dependence(made: Settled, path: Path, whole: Interface, axes: Axes, vocabul
     try:
         expected, together = opened(path, whole)(calls), opened(made.path, made.interface)(inputs)
     except Exception as error:  # ONNX Runtime's own classes, whatever the graph trips over
-        return f"it fails at another batch: {str(error).strip().splitlines()[0][:200]}"
+        if lacks_memory(error):  # it says nothing of the graph
+            raise
+        return f"it fails at another batch: {first_line(error)}"
     for name, array in expected.items():
         if distance(np.moveaxis(array, 1 + axes[name], 1)[:, 0], together[name]) > SAME:
             return "its answers depend on what else is in the batch"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from enginewright_builder.contract import Interface, Normalise, Preprocess, TensorSpec
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief, first_line, known_or
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.normalise import normalised, normalised_planes, order
 from enginewright_builder.preprocess import by_products, check, resized_sizes
@@ -78,10 +78,10 @@ def opened(folder: Path, field: str) -> Any:
     try:
         return loads.from_pretrained(folder, local_files_only=True, trust_remote_code=False, backend="pil")
     except Exception as error:  # processors fail in as many ways as there are kinds of them
-        text = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UserError("InterfaceInvalid", f"the processor of preprocessor_config.json cannot be loaded: {text[:200]}",
-                        field=field, value=type(error).__name__, remedy="copy preprocessor_config.json beside "
-                        "config.json, or write yourself what it would say, without fromSource") from error
+        raise known_or(error, UserError(
+            "InterfaceInvalid", f"the processor of preprocessor_config.json cannot be loaded: {first_line(error)}",
+            field=field, value=type(error).__name__, remedy="copy preprocessor_config.json beside config.json, or "
+            "write yourself what it would say, without fromSource")) from error
 
 
 def _told(found: Any, spec: TensorSpec) -> dict[str, Any]:
@@ -135,8 +135,9 @@ def _try(spec: TensorSpec, run: Processor) -> None:
         try:
             one, other = run(images), by_products(spec, images)
         except Exception as error:  # processors fail in as many ways as there are kinds of them
-            raise _unsupported(f"it fails on images of {shape_text(images.shape[1:])}: {str(error)[:200]}",
-                               type(error).__name__) from error
+            raise known_or(error, _unsupported(
+                f"it fails on images of {shape_text(images.shape[1:])}: {brief(error, 200)}",
+                type(error).__name__)) from error
         apart = np.abs(one - other) / step if one.shape == other.shape else np.array([np.inf])
         if apart.max() > _APART or apart.mean() > _ON_AVERAGE:
             raise _unsupported("it makes other images than its size, crop_size, resample, rescale_factor, image_mean "

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.errors import BuilderError, UserError, classify
+from enginewright_builder.errors import BuilderError, UserError, first_line, known_or
 from enginewright_builder.models.base import Tokenize, TorchProgram
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
@@ -92,15 +92,12 @@ def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:
 
 def export_failed(error: Exception) -> BuilderError:
     """The user's to mend, unless it is memory."""
-    if (known := classify(error)).reason != "InternalError":
-        return known
-    text = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     cause = error.__cause__ or error.__context__
-    detail = f" ({str(cause).strip().splitlines()[0][:200]})" if cause and str(cause).strip() else ""
-    return UserError("ExportFailed", f"PyTorch cannot export the model to ONNX: {text[:300]}{detail}",
-                     field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the "
-                                                 "forward "
-                                                 "pass free of branches on tensor values")
+    detail = f" ({first_line(cause)})" if cause and str(cause).strip() else ""
+    return known_or(error, UserError(
+        "ExportFailed", f"PyTorch cannot export the model to ONNX: {first_line(error, 300)}{detail}",
+        field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the forward pass free "
+                                    "of branches on tensor values"))
 
 
 class NoBatchError(UserError):

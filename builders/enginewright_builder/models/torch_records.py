@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from enginewright_builder.errors import first_line
 from enginewright_builder.sources.torch_archive import TorchArchive
 
 
@@ -25,4 +26,4 @@ def check_as_torch_reads(path: Path, check: Callable[[TorchArchive], None]) -> N
     try:
         check(archive)
     except RuntimeError as error:
-        raise archive.corrupt(str(error).strip().splitlines()[0][:200]) from error
+        raise archive.corrupt(first_line(error)) from error

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, first_line, known_or
 from enginewright_builder.models.base import SourceModel, not_in
 from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import example_inputs
@@ -125,9 +125,9 @@ def _load(path: Path) -> torch.jit.ScriptModule:
                 str(path), map_location="cpu")
             return module.eval()
     except (RuntimeError, ValueError, OSError) as error:
-        raise UserError("SourceCorrupt", f"{path.name} cannot be loaded: {str(error).strip().splitlines()[0][:200]}",
-                        field="spec.source.uri", value=path,
-                        remedy="copy the file again and state its digest in spec.source.digest") from error
+        raise known_or(error, UserError(
+            "SourceCorrupt", f"{path.name} cannot be loaded: {first_line(error)}", field="spec.source.uri", value=path,
+            remedy="copy the file again and state its digest in spec.source.digest")) from error
 
 
 def _observed(module: torch.jit.ScriptModule, stated: Interface) -> Interface:

@@ -17,7 +17,7 @@ from typing import Final
 
 from enginewright_builder.contract import CAPTURE_SECRET, COMPUTED, ContractError, QualityReport
 from enginewright_builder.engine_store.signing import read_keys
-from enginewright_builder.errors import BuilderError
+from enginewright_builder.errors import BuilderError, brief, lacks_memory
 from enginewright_builder.quality.capture import CaptureRules, Capturing
 from enginewright_builder.quality.cluster_name import RESOLV_CONF, absolute_name
 from enginewright_builder.quality.mirror import Mirror
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         reference = Reference(options.reference, about, available_cpus())
     except Exception as error:  # ONNX Runtime's own classes, a user's metric, want of memory
-        problem = f"the source model does not run here: {_brief(error)}"
+        problem = f"the source model does not run here: {_explained(error)}"
         return idle(about.metric, about.tolerance, problem, options.port)
     tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
               port=options.triton_port, computed=f"{options.model}{COMPUTED}" if options.cached else "")
@@ -166,10 +166,9 @@ def _window(reference: Reference, length: int) -> Window:
     return Window(reference.metric, length, reference.about.norms, batched=reference.batched)
 
 
-def _brief(error: Exception) -> str:
-    short = isinstance(error, MemoryError) or "bad_alloc" in str(error)  # ONNX Runtime's words
-    remedy = "; raise spec.quality.resources.limits.memory" if short else ""
-    return f"{str(error).strip()[:300] or type(error).__name__}{remedy}"
+def _explained(error: Exception) -> str:
+    remedy = "; raise spec.quality.resources.limits.memory" if lacks_memory(error) else ""
+    return f"{brief(error)}{remedy}"
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

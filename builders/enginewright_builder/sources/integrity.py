@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.external_data import MOST_GRAPH, external_file, reference, tensors
 from enginewright_builder.sources.onnx_versions import check_versions
@@ -70,7 +70,7 @@ def check_onnx(path: Path) -> None:
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # the parser raises classes of the protobuf implementation in use
-        raise _corrupt(path, f"is not a readable ONNX model: {_first_line(error)}") from error
+        raise _corrupt(path, f"is not a readable ONNX model: {brief(error, 200)}") from error
     if not model.graph.node and not model.graph.output:
         raise _corrupt(path, "is not an ONNX model: it has no nodes and no outputs")
     _check_operators(path, model)
@@ -80,7 +80,7 @@ def check_onnx(path: Path) -> None:
         # By path, so that external data and models above 2 GiB are covered.
         onnx.checker.check_model(str(path))
     except Exception as error:
-        raise _corrupt(path, f"fails the ONNX checker: {_first_line(error)}") from error
+        raise _corrupt(path, f"fails the ONNX checker: {brief(error, 200)}") from error
 
 
 def _check_operators(path: Path, model: Any) -> None:
@@ -133,7 +133,3 @@ def _unsupported(path: Path, operator: str, domain: str) -> UserError:
 
 def _corrupt(path: Path, what: str) -> UserError:
     return UserError("SourceCorrupt", f"{path.name} {what}", field=_FIELD, value=path, remedy=_REMEDY)
-
-
-def _first_line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__

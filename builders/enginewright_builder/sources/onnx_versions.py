@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 
 _FIELD = "spec.source.uri"
 # ONNX Runtime's kernels begin with opset 7. What is older becomes this one, which changes less than newer ones do.
@@ -52,7 +52,7 @@ def modern(path: Path, model: Any) -> Any:
     try:
         return onnx.version_converter.convert_version(model, _CONVERTED)
     except Exception as error:  # the converter's own classes, some of them bare
-        raise unsupported(path, model, f"cannot be converted to opset {_CONVERTED}: {_line(error)}") from error
+        raise unsupported(path, model, f"cannot be converted to opset {_CONVERTED}: {brief(error, 200)}") from error
 
 
 def unsupported(path: Path, model: Any, why: str) -> UserError:
@@ -76,7 +76,3 @@ def _quiet(ort: Any) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = 3
     return options
-
-
-def _line(error: Exception) -> str:
-    return re.sub(r"\s+", " ", str(error)).strip()[:200] or type(error).__name__

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import SignatureRequest
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.sources.external_data import external_files
 
 # In a model's folder; a single file has its own name with ``.sig`` behind it.
@@ -47,7 +47,7 @@ def check_signature(source: Path, request: SignatureRequest) -> None:
     except UserError:
         raise
     except Exception as error:  # ValueError mostly, and whatever a file that is no signature makes of its reader
-        raise UserError("SignatureInvalid", f"the source is not what was signed: {_brief(error)}", field=_FIELD,
+        raise UserError("SignatureInvalid", f"the source is not what was signed: {brief(error)}", field=_FIELD,
                         value=signature.name,
                         remedy="find out who changed the source or which key signed it; sign it again if it is right"
                         ) from error
@@ -80,9 +80,5 @@ def _verifier(method: str, key: Path) -> Any:
         return config.use_elliptic_key_verifier(public_key=key)
     except Exception as error:  # of cryptography or OpenSSL, for each kind of rubbish
         wanted = "a certificate" if method == "certificate" else "an elliptic-curve public key"
-        raise UserError("SignatureInvalid", f"the key is not {wanted} in PEM: {_brief(error)}",
+        raise UserError("SignatureInvalid", f"the key is not {wanted} in PEM: {brief(error)}",
                         field=_FIELD, value=key.name, remedy=f"put {wanted} there, in PEM") from error
-
-
-def _brief(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__)[:300]

@@ -12,7 +12,7 @@ import pytest
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.data.files import SampleFile, check_against
 from enginewright_builder.data.sets import sample_set, synthetic_set
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import UserError, classify
 from enginewright_builder.export import export_model
 from enginewright_builder.models import load_model
 from enginewright_builder.models.base import SourceModel
@@ -47,6 +47,12 @@ def test_whole_calls_say_why(make: Callable[[], onnx.ModelProto], why: str, tmp_
     assert {len(array) for array in (*samples.values(), *model.run(samples).values())} == {5}
     exported = export_model(model, tmp_path / "export", [samples])
     assert exported.interface == model.interface
+
+
+def test_short_memory_is_not_blamed_on_the_model(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="Failed to allocate memory") as raised:
+        loaded(graphs.boundless(), tmp_path)
+    assert classify(raised.value).reason == "OutOfMemory"
 
 
 @pytest.mark.parametrize("make", [graphs.minus_one, lambda: graphs.frozen_shapes(1), lambda: graphs.frozen_shapes(4),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import BUILD_STEPS, ContractError, Outcome
-from enginewright_builder.errors import TransientError, UserError, classify
+from enginewright_builder.errors import TransientError, UserError, brief, classify, first_line, known_or
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.steps import Budget, Steps
 
@@ -76,6 +76,23 @@ def test_every_error_has_a_family(error: BaseException, family: str, reason: str
     known = classify(error)
     assert (known.family, known.reason) == (family, reason)
     assert known.report().message
+
+
+@pytest.mark.parametrize(("error", "reason"), [
+    (RuntimeError("Failed to allocate memory for requested buffer of size 8"), "OutOfMemory"),
+    (MemoryError(), "OutOfMemory"), (OSError(errno.ENOSPC, "No space left on device"), "StoreFull"),
+    (ValueError("odd"), "UnsupportedModel"), (OSError("no file called config.json"), "UnsupportedModel"),
+])
+def test_a_model_is_not_blamed_for_its_machine(error: Exception, reason: str) -> None:
+    assert known_or(error, UserError("UnsupportedModel", "it cannot be opened")).reason == reason
+
+
+@pytest.mark.parametrize(("error", "line", "whole"), [
+    (ValueError("\n  first \nsecond"), "first", "first second"), (AssertionError(), "AssertionError", "AssertionError"),
+    (ValueError("https://user:secret@host/x"), "https://***@host/x", "https://***@host/x"),
+])
+def test_errors_are_quoted_in_a_line(error: Exception, line: str, whole: str) -> None:
+    assert (first_line(error), brief(error)) == (line, whole)
 
 
 def test_the_outcome_is_one_line() -> None:

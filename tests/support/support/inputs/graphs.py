@@ -109,6 +109,18 @@ def time_first() -> onnx.ModelProto:
                  {"w": matrix(16, 8), "axis": np.int64(0)})
 
 
+def boundless() -> onnx.ModelProto:
+    """Each call asks for 2^60 bytes, which no machine has, however its kernel overcommits."""
+    return model([node("ReduceSum", "x axes", "sum", keepdims=0), node("Mul", "sum zero", "nothing"),
+                  node("Cast", "nothing", "none", to=I64), node("Add", "none many", "size"),
+                  node("Unsqueeze", "size front", "shape"), node("Expand", "zero shape", "wide"),
+                  node("ReduceMax", "wide front", "top", keepdims=0), node("MatMul", "x w", "h"),
+                  node("Add", "h top", "y")],
+                 [value("x", F32, ["batch", 16])], [value("y", F32, ["batch", 8])],
+                 {"w": matrix(16, 8), "axes": np.array([0, 1]), "zero": np.float32(0.0), "many": np.int64(2**58),
+                  "front": np.array([0])})
+
+
 def frozen_shapes(batch: int) -> onnx.ModelProto:
     """Only what the graph declares is frozen."""
     return product([batch, 16], [batch, 8])
