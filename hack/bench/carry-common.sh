@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What carry*.sh share; sourced by them. Takes their arguments, and gives them `root`, the repository, `work`, a folder that
 # goes when they end, and `out`, where the parts go.
 set -euo pipefail
