@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
 # Runs every check, and ends with a table of times and pytest's own summaries.
 #
-# Three rows of steps run side by side: end-to-end tests, which mostly wait for a node, and some that start a vLLM; tests
-# that mostly wait for a tritonserver or a vLLM of their own; and all else. One row is shown. The others give way: their
-# output goes to build/test alone, and what only computes has a lower priority. A row gets what it alone needs, so that no
-# row waits for another's. Each row runs one step at a time, cheapest first. Every step runs even when another fails, so
-# that one run shows all there is to mend; only without an environment nothing can run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a
-# machine that cannot run a node a failure.
+# Three rows of steps run side by side: end-to-end tests, which mostly wait for a node; tests that mostly wait for a
+# tritonserver of their own; and static checks and unit tests. Which of them ends first depends on the machine, so the
+# tests that wait for an apiserver or a vLLM belong to no row: each row that has ended takes the next of them. One row is
+# shown. The others give way: their output goes to build/test alone, and what only computes has a lower priority. A row
+# gets what it alone needs, so that no row waits for another's. Each row runs one step at a time, cheapest first. Every
+# step runs even when another fails, so that one run shows all there is to mend; only without an environment nothing can
+# run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 cd "$REPO_ROOT" || exit 1
 
 logs="$REPO_ROOT/build/test"
+begun="$logs/begun"
 rm -rf "$logs"
-mkdir -p "$logs"
+mkdir -p "$begun"
 table="$logs/table.txt" # step, seconds, result: all rows write it
 : >"$table"
 exec 3>&1 # where output is shown
@@ -46,12 +48,6 @@ tests() {
   step "$name" "${gently[@]}" "$VENV/bin/pytest" -q --durations=5 "$@"
 }
 
-# Of a language model's tests those that build, by the row that is free when the end-to-end tests are through.
-vllm_builds=tests/integration/builder_vllm/test_build.py
-builds_of_language_models() {
-  tests vllm-builds -m vllm "$vllm_builds"
-}
-
 # The cluster's programs: to compile them by a test would be within its time limit.
 programs() {
   step programs hack/cluster/cluster build
@@ -75,8 +71,8 @@ types() {
   flock "$kept/locks/mypy" "${gently[@]}" "$VENV/bin/mypy" --cache-dir "$kept/mypy"
 }
 
-# All that starts no server of a model.
-the_others() {
+# All that starts no server.
+without_servers() {
   step lint "${gently[@]}" "$VENV/bin/ruff" check .
   step types types
   step imports "$VENV/bin/lint-imports" --no-logo
@@ -85,21 +81,39 @@ the_others() {
   # takes over some of what another has left.
   tests unit -n "$(nproc)" --dist worksteal -m "not triton and not integration" tests/unit tests/golden tests/security \
     tests/fuzz
+}
+
+# Two files at a time: for most of its time such a test waits for a server to start, or for a measurement's end. In their
+# order, as the last ones are short.
+with_tritonserver() {
+  step tensorflow hack/dev/tensorflow.sh
+  tests triton -n 2 --dist loadfile --no-loadscope-reorder -m "triton or (torch and integration)" tests/unit \
+    tests/integration tests/security
+}
+
+# Two files at a time. They hold leases, so they do not give way.
+with_apiserver() {
   hack/cluster/cluster build >/dev/null 2>&1 || true # waits where they are being compiled beside
-  # Two files at a time, as by then the end-to-end tests are at their end. They hold leases, so they do not give way.
   local gently=()
   tests integration -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security
 }
 
-# Two files at a time: for most of its time such a test waits for a server to start, or for a measurement's end. In their
-# order, as the last ones are short. A vLLM has gigabytes, so there is one at a time.
-with_servers() {
-  step tensorflow hack/dev/tensorflow.sh
+# A vLLM has gigabytes, so there is one at a time.
+with_vllm() {
   step vllm-packages hack/dev/vllm.sh
   step smollm2 hack/dev/smollm2.sh
-  tests triton -n 2 --dist loadfile --no-loadscope-reorder -m "triton or (torch and integration)" tests/unit \
-    tests/integration tests/security
-  tests vllm -m vllm --ignore "$vllm_builds" tests/integration/builder_vllm
+  tests vllm -m vllm tests/integration/builder_vllm
+}
+
+# row PART…: these, then what belongs to no row and no other has begun, the longest first. Only one row can make a folder.
+row() {
+  local part
+  for part; do
+    "$part"
+  done
+  for part in with_apiserver with_vllm; do
+    ! mkdir "$begun/$part" 2>/dev/null || "$part"
+  done
 }
 
 report() {
@@ -107,7 +121,7 @@ report() {
   awk -F'\t' '{ printf "%-14s %8s  %s\n", $1, $2, $3 }' "$table"
   echo
   local name
-  for name in unit triton vllm vllm-builds integration e2e; do
+  for name in unit triton vllm integration e2e; do
     [[ ! -f "$logs/$name.log" ]] ||
       grep -E '^=*.*(passed|failed|error|skipped|no tests ran).* in [0-9.]+s' "$logs/$name.log" | tail -1
   done
@@ -124,13 +138,13 @@ list_failures() {
   done <"$table"
 }
 
-# run_beside ROW: in a process group of its own, which an interrupt is passed on to.
+# run_beside PART…: a row in a process group of its own, which an interrupt is passed on to.
 run_beside() {
   set -m
   (
     exec 3>/dev/null
     shown=0 gently=(nice -n 10)
-    "$1"
+    row "$@"
   ) &
   beside+=("$!")
   set +m
@@ -166,17 +180,13 @@ if failed; then
 fi
 step packages hack/bin-deps.sh --tests
 say "beside what is shown, into build/test: tests with servers of models"
-run_beside with_servers
+run_beside with_tritonserver
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"
-  run_beside the_others
-  programs
-  end_to_end
-  builds_of_language_models
+  run_beside without_servers
+  row programs end_to_end
 else
-  programs
-  the_others
-  builds_of_language_models
+  row programs without_servers
   if [[ -n "${ENGINEWRIGHT_REQUIRE_E2E:-}" ]]; then
     warn "end-to-end tests must run here and cannot: $reason"
     note e2e - FAILED
