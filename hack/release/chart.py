@@ -46,6 +46,11 @@ def with_registry(chart: Path, registry: str, defaults_text: DefaultsText) -> No
     (chart / "README.md").write_text(values.render(path.read_text(), (chart / "Chart.yaml").read_text(), schema))
 
 
+def repository(chart: Path) -> str:
+    """The address of the source's repository: Chart.yaml alone has it."""
+    return str(yaml.safe_load((chart / "Chart.yaml").read_text())["sources"][0])
+
+
 def package(chart: Path, output: Path) -> Path:
     """``helm package`` notes the time; this does not."""
     about = yaml.safe_load((chart / "Chart.yaml").read_text())

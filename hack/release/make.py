@@ -211,7 +211,8 @@ def _finish(release: Release) -> None:
     parameters = {"version": release.version, "registry": release.options.registry, "cuda": release.options.cuda,
                   "url": release.options.url, "without": sorted(release.options.without)}
     made = provenance.statement(subjects, parameters, release.commit,
-                                {lock: _digest(release.tree / lock) for lock in locks}, release.options.builder)
+                                {lock: _digest(release.tree / lock) for lock in locks}, release.options.builder,
+                                chart.repository(release.tree / "charts" / "enginewright"))
     (release.output / "provenance.json").write_bytes(oci.dump(made))
     sums = [f"{_digest(path)}  {path.name}\n" for path in sorted(release.output.iterdir())]
     (release.output / SUMS).write_text("".join(sums))

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def statement(subjects: Mapping[str, str], parameters: Mapping[str, Any], commit: str, locks: Mapping[str, str],
-              builder: str) -> Json:
+              builder: str, source: str) -> Json:
     """Without times, so that the same commit gives the same statement.
 
     Args:
@@ -22,8 +22,9 @@ def statement(subjects: Mapping[str, str], parameters: Mapping[str, Any], commit
         parameters: what ``make release`` was given.
         locks: SHA-256 (hex) by path of what the packages of the release were locked by.
         builder: an address that says whose machine made it.
+        source: the repository's address, https://….
     """
-    materials = [{"uri": "git+https://enginewright.io/source", "digest": {"gitCommit": commit}}]
+    materials = [{"uri": f"git+{source}", "digest": {"gitCommit": commit}}]
     materials += [{"uri": path, "digest": {"sha256": digest}} for path, digest in sorted(locks.items())]
     return {
         "_type": STATEMENT,

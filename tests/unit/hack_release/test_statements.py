@@ -89,11 +89,11 @@ def test_a_key_that_does_not_sign_is_refused(tmp_path: Path, kind: list[str], me
 
 def test_provenance_names_all_that_went_in_and_came_out() -> None:
     made = provenance.statement({"b": "2" * 64, "a": "1" * 64}, {"registry": "r"}, "c" * 40, {"l.txt": "3" * 64},
-                                "https://x")
+                                "https://x", "https://y")
     assert [subject["name"] for subject in made["subject"]] == ["a", "b"]
     definition = made["predicate"]["buildDefinition"]
     assert definition["externalParameters"] == {"registry": "r"}
-    assert definition["resolvedDependencies"][0]["digest"] == {"gitCommit": "c" * 40}
+    assert definition["resolvedDependencies"][0] == {"uri": "git+https://y", "digest": {"gitCommit": "c" * 40}}
     assert definition["resolvedDependencies"][1] == {"uri": "l.txt", "digest": {"sha256": "3" * 64}}
     assert made["predicate"]["runDetails"]["builder"]["id"] == "https://x"
 

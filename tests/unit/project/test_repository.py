@@ -50,3 +50,11 @@ def test_no_file_names_the_directory_of_a_checkout() -> None:
 def test_the_pattern_would_find_one() -> None:
     assert FORBIDDEN.search("https://" + "py" + "pi.org/simple")
     assert not FORBIDDEN.search("the package index, happy pixels.org")
+
+
+def test_addresses_of_the_project_stand_in_the_chart_alone() -> None:
+    """What a publisher has to change is one file; the chart's README is generated from it. Below the home are names
+    that never answer: of kinds of builds and documents."""
+    named = re.compile(r"https://enginewright\.io(?!/(?:make-release|spdx))")
+    assert {name for name, text in tracked_texts() if named.search(text)} == {
+        "charts/enginewright/Chart.yaml", "charts/enginewright/README.md", "CONTRIBUTING.md"}
