@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 comma := ,
 .PHONY: demo demo-llm demo-clean
 demo: venv deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 3 min warm)
-	PYTHONPATH=hack $(VENV)/bin/python -m demo
+	PYTHONPATH=hack $(VENV)/bin/python -m demo $(ARGS)
 
 demo-llm: venv deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled
 	PYTHONPATH=hack:builders $(VENV)/bin/python -m demo.llm

@@ -63,8 +63,7 @@ def main() -> int:
 def demonstrate() -> None:
     summary = Summary()
     try:
-        kube, images = demo.start(summary, NAMESPACE, IMAGES)
-        prepare(kube, images["operator"])
+        kube, images = demo.start(summary, NAMESPACE, prepare, IMAGES)
         build_and_wait(kube, summary)
         judge(kube, images["operator"], summary)
         chat(kube, images["server-vllm"], summary)
