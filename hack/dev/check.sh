@@ -91,10 +91,9 @@ with_tritonserver() {
     tests/integration tests/security
 }
 
-# Two files at a time. They hold leases, so they do not give way.
+# Two files at a time.
 with_apiserver() {
   hack/cluster/cluster build >/dev/null 2>&1 || true # waits where they are being compiled beside
-  local gently=()
   tests integration -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security
 }
 
@@ -106,11 +105,13 @@ with_vllm() {
 }
 
 # row PART…: these, then what belongs to no row and no other has begun, the longest first. Only one row can make a folder.
+# That holds leases, or has servers that must be ready in time, so it does not give way.
 row() {
   local part
   for part; do
     "$part"
   done
+  local gently=()
   for part in with_apiserver with_vllm; do
     ! mkdir "$begun/$part" 2>/dev/null || "$part"
   done

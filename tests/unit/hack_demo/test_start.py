@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import demo.__main__ as demo
-from demo.shell import Kube
+from demo.shell import ROOT, Kube
 from demo.summary import Summary
 
 KUBE = Kube("kubectl", "config", "helm")
@@ -51,6 +51,6 @@ def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float
     monkeypatch.setattr(Kube, "__call__", kubectl)
     with pytest.raises(AppliedError) as applied:
         demo.build_and_wait(KUBE, Summary(), asked)
-    wanted = yaml.safe_load((demo.ROOT / "hack/demo/minilm.yaml").read_text())
+    wanted = yaml.safe_load((ROOT / "hack/demo/minilm.yaml").read_text())
     wanted["spec"]["engine"]["buildBudgetSeconds"] = given
     assert json.loads(str(applied.value)) == wanted
