@@ -43,7 +43,7 @@ def reference_embeddings(texts: list[str]) -> Embeddings:
     import transformers
     from transformers import AutoModel
 
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.disable_progress_bar()
     model = AutoModel.from_pretrained(model_directory()).eval()
     tokens = {name: torch.from_numpy(value) for name, value in tokenise(texts).items()}
     with torch.inference_mode():

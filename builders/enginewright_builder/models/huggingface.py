@@ -49,8 +49,8 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
 
     Raises :class:`UserError` ``UnsupportedModel``, ``SourceCorrupt`` or ``InterfaceInvalid``."""
     config = check_config(path / "config.json")
-    transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
     modules = read_sentence_modules(path)
     model, missing = _load_weights(path, config)
     pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
