@@ -25,20 +25,22 @@ from enginewright_builder.load import poisson_arrivals, run_on_time
 
 EXIT_USAGE = 2
 _ENDLESS = sys.maxsize
+# Of the failures that are told one by one.
+_TOLD = 50
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status 0 when the run ended as asked (failed requests are in the figures), 2 for bad input."""
     options = _parser().parse_args(arguments)
     try:
-        asks = read_prompts(Path(options.jsonl))
+        asks = [dataclasses.replace(one, exact=options.exact) for one in read_prompts(Path(options.jsonl))]
     except BuilderError as error:
         print(f"load: {error.message}", file=sys.stderr)
         return EXIT_USAGE
     begin = time.monotonic()
     answers = run_on_time(_run(options, asks))
     found = figures(answers, begin=begin, end=time.monotonic())
-    print(json.dumps(_plain(found, answers)) if options.json else _text(found, answers))
+    print(json.dumps(_plain(found, answers, begin)) if options.json else _text(found, answers))
     return 0
 
 
@@ -78,12 +80,14 @@ def _until(stop: asyncio.Event, asks: Sequence[Ask], seed: int) -> Iterator[Ask]
         yield dataclasses.replace(generator.choice(asks), salt=str(generator.getrandbits(64)))
 
 
-def _plain(found: Figures, answers: Sequence[Answer]) -> dict[str, Any]:
+def _plain(found: Figures, answers: Sequence[Answer], begin: float) -> dict[str, Any]:
     messages: dict[str, str] = {}
-    for one in answers:
-        if one.error:
-            messages.setdefault(one.error.partition(":")[0], one.error)
-    return {**dataclasses.asdict(found), "cut_streams": cut_streams(answers), "messages": messages}
+    failures = sorted((one for one in answers if one.error), key=lambda one: one.end)
+    for one in failures:
+        messages.setdefault(one.error.partition(":")[0], one.error)
+    told = [{"after_seconds": round(one.end - begin, 1), "sent_seconds": round(one.due - begin, 1),
+             "tokens": sum(arrival.tokens for arrival in one.arrivals), "error": one.error} for one in failures[:_TOLD]]
+    return {**dataclasses.asdict(found), "cut_streams": cut_streams(answers), "messages": messages, "failures": told}
 
 
 def _text(found: Figures, answers: Sequence[Answer]) -> str:
@@ -106,6 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds for a whole answer")
     parser.add_argument("--keep-connections", action="store_true",
                         help="use connections again: a Service sends all their requests to one replica")
+    parser.add_argument("--exact", action="store_true",
+                        help="each answer has as many tokens as its prompt allows, and one with fewer has failed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true")
     return parser

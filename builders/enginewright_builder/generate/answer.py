@@ -9,8 +9,9 @@ from typing import Any
 from enginewright_builder.foreign_json import parsed
 
 DONE = "[DONE]"
-# Errors that no server sends: the stream ended without an end; what came is no answer of this API.
-CUT, MALFORMED = "Cut", "Malformed"
+# Errors that no server sends: the stream ended without an end; what came is no answer of this API; the answer ended
+# as a whole one does, and has not as many tokens as were asked for.
+CUT, MALFORMED, SHORT = "Cut", "Malformed", "Short"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,11 @@ class Answer:
 
 @dataclass(kw_only=True)
 class Reader:
-    """Makes an :class:`Answer` of the lines of a stream of server-sent events, by OpenAI's completions or chat."""
+    """Makes an :class:`Answer` of the lines of a stream of server-sent events, by OpenAI's completions or chat.
+    ``expected`` is how many tokens the server has to send; 0 where it may end when it likes."""
 
     due: float
+    expected: int = 0
     arrivals: list[Arrival] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
@@ -81,12 +84,15 @@ class Reader:
             self.error = self.error or f"{MALFORMED}: {type(error).__name__} in {data[:80]!r}"
 
     def answer(self, end: float) -> Answer:
-        error = self.error or ("" if self.done and self.finish else CUT)
         counted = sum(one.tokens for one in self.arrivals)
+        error = self.error or ("" if self.done and self.finish else CUT) or self._short(counted)
         prompt, output = self.usage
         return Answer(due=self.due, end=end, arrivals=tuple(self.arrivals), prompt_tokens=prompt,
                       output_tokens=output or counted, finish=self.finish, error=error, text="".join(self.texts),
                       tokens=tuple(self.tokens))
+
+    def _short(self, counted: int) -> str:
+        return f"{SHORT}: {counted} of {self.expected} tokens" if counted != self.expected != 0 else ""
 
     def _event(self, event: Mapping[str, Any], now: float) -> None:
         if "error" in event:  # in a stream that began with status 200

@@ -60,7 +60,7 @@ class Client:
 
     async def stream(self, ask: Ask, due: float | None = None) -> Answer:
         """Never raises for what the server or the network does: that is the answer's ``error``."""
-        reader = Reader(due=time.monotonic() if due is None else due)
+        reader = Reader(due=time.monotonic() if due is None else due, expected=ask.max_tokens if ask.exact else 0)
         path = "/v1/chat/completions" if ask.chat else "/v1/completions"
         try:
             async with self._http.stream("POST", path, json=ask.body(self.model)) as response:

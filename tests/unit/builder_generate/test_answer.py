@@ -12,9 +12,9 @@ from hypothesis import strategies as some
 from enginewright_builder.generate.answer import Answer, Arrival, Reader, Step, steps
 
 
-def read(*events: Any, begin: float = 0.0) -> Answer:
+def read(*events: Any, begin: float = 0.0, expected: int = 0) -> Answer:
     """Each event a second after the one before."""
-    reader, now = Reader(due=begin), begin
+    reader, now = Reader(due=begin, expected=expected), begin
     for event in events:
         now += 1
         reader.line("data: " + (event if isinstance(event, str) else json.dumps(event)), now)
@@ -66,6 +66,15 @@ def test_a_role_is_no_token() -> None:
     ([{"choices": [{"delta": 3}]}], "Malformed: TypeError in '{\"choices\": [{\"delta\": 3}]}'")])
 def test_a_stream_without_a_whole_answer_is_an_error(events: list[Any], error: str) -> None:
     assert read(*events).error == error
+
+
+def test_an_answer_with_other_tokens_than_were_asked_for_is_an_error_though_it_ends_well() -> None:
+    """What the server says of their number does not count: a chunk may have been lost on the way."""
+    whole = text("ab", token_ids=[1, 2]), text("c", "length", token_ids=[3]), USAGE, "[DONE]"
+    assert read(*whole, expected=3).error == ""
+    assert read(*whole[1:], expected=3).error == "Short: 1 of 3 tokens"
+    assert read(*whole[:1], expected=2).error == "Cut"
+    assert read(*whole[1:]).error == ""
 
 
 JSON = some.recursive(some.none() | some.booleans() | some.integers() | some.text(max_size=5),

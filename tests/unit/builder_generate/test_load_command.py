@@ -66,6 +66,16 @@ async def test_a_rate_ends_by_itself_and_what_is_cut_is_counted(prompts: Path) -
     assert set(found["messages"]) == set(found["errors"])
 
 
+async def test_each_failure_is_told_with_its_time_and_how_far_it_came(prompts: Path) -> None:
+    async with fake_openai(always_two, trouble="event") as fake:
+        found = await printed(await load(fake, prompts, "--rate", "50", "--seconds", "0.3", "--exact"))
+    assert all(one["ignore_eos"] for one in fake.seen)
+    assert len(found["failures"]) == found["failed"] > 0
+    for one in found["failures"]:
+        assert (one["tokens"], one["error"]) == (1, "InternalServerError: the engine is gone")
+        assert 0 <= one["sent_seconds"] <= one["after_seconds"]
+
+
 def test_a_stream_is_cut_once_a_token_came() -> None:
     came = (Arrival(1.0, 1),)
     answers = [Answer(due=0, end=2, arrivals=came, finish="stop"),
