@@ -5,8 +5,8 @@ the engine lies in a bucket.
 is the serving pod's init container: exit status 0 and one line when the engine is whole, 2 and the reason when it is
 not. The line also becomes the container's termination message, which the operator puts into a condition.
 ``--smoke-test`` names a folder that the server sees: the program that tries the server before it gets traffic is left
-there, with the answers that the engine was proven to give, and the one that looks for the TensorRT and the GPU that it
-was built with.
+there, with the answers that the engine was proven to give, the one that looks for the TensorRT and the GPU that it was
+built with, and the one by which each answer of a language model ends its connection.
 
 ``--queue`` is a queue policy as JSON: then the engine's ``config.pbtxt`` is left there as well, with that policy, for
 the server to read in place of the engine's own. The engine stays as it was proven.
@@ -49,7 +49,7 @@ from enginewright_builder.engine_store.bucket import fetch_engine
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED, VerificationError, copy_engine, verify
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.objectstore.bucket import Bucket
-from enginewright_builder.pod import fits, smoke
+from enginewright_builder.pod import fits, renewing, smoke
 from enginewright_builder.queue_policy import CONFIG_FILE, UnreadableConfigError, with_queue
 from enginewright_builder.response_cache import FRONT, UncacheableError, front
 from enginewright_builder.termination import TERMINATION_LOG
@@ -65,7 +65,7 @@ class UnreachableError(Exception):
 def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
     """Copies the programs, and what the verified engine ``folder`` has for them: engines of older builders have less.
     Raises :class:`OSError`."""
-    for program in (Path(smoke.__file__), Path(fits.__file__)):
+    for program in (Path(smoke.__file__), Path(fits.__file__), Path(renewing.__file__)):
         shutil.copyfile(program, target / program.name)
     (target / FITS_FILE).write_text(json.dumps(needs(manifest)), encoding="utf-8")
     if SMOKE_FILE in manifest.files:

@@ -35,6 +35,7 @@ from enginewright.reconcile.http import metrics_app, serving
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import packages
 from enginewright_builder.generate.server import PROVEN_WORDS
+from enginewright_builder.pod import renewing
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import HOST, free_ports
 from support.apiserver import eventually
@@ -73,14 +74,15 @@ def container() -> dict[str, Any]:
 def here(asked: dict[str, Any], model: Path, home: Path, port: int) -> tuple[list[str], dict[str, str]]:
     """Command and environment on this machine: its folders and a free port in place of the pod's, and the program as
     its image starts it."""
-    program, verb = asked["command"]
+    *_, program, verb = asked["command"]
     assert program == "vllm"
     places = {"/models/chat": str(model), f"--port={VLLM.ports[0].number}": f"--port={port}"}
     assert places.keys() <= set(asked["args"])
     words = [places.get(word, word) for word in asked["args"]]
     variables = {one["name"]: one["value"] for one in asked["env"]}
     return ([sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", verb, *words, f"--host={HOST}"],
-            {**variables, "PATH": os.environ["PATH"], "PYTHONPATH": str(packages()), "PYTHONDONTWRITEBYTECODE": "1",
+            {**variables, "PATH": os.environ["PATH"], "PYTHONPATH": f"{Path(renewing.__file__).parent}:{packages()}",
+             "PYTHONDONTWRITEBYTECODE": "1",
              "HOME": str(home)})
 
 
@@ -127,6 +129,18 @@ async def test_the_operator_probes_it_and_reads_what_it_counts(replica: Replica)
     assert (after.queued, after.answered, after.broken) == (0.0, 3.0, 0.0)
     assert after.pending.keys() == after.successes.keys() == {"chat"}
     assert 0 < after.busy < 120e6
+
+
+async def test_each_answer_ends_its_connection(replica: Replica) -> None:
+    """So that no client keeps a replica that is about to end."""
+    asked = {"model": "chat", "prompt": "one", "max_tokens": 4, "ignore_eos": True}
+    async with httpx.AsyncClient(base_url=f"http://{HOST}:{replica.port}", trust_env=False, timeout=120) as client:
+        whole = await client.post("/v1/completions", json=asked)
+        async with client.stream("POST", "/v1/completions", json={**asked, "stream": True}) as streamed:
+            lines = [line async for line in streamed.aiter_lines() if line]
+        refused = await client.post("/v1/completions", json={**asked, "model": "another"})
+    assert (whole.status_code, refused.status_code, lines[-1]) == (200, 404, "data: [DONE]")
+    assert {answer.headers["connection"] for answer in (whole, streamed, refused)} == {"close"}
 
 
 async def test_it_counts_the_tokens_that_scaling_goes_by(replica: Replica) -> None:

@@ -27,6 +27,11 @@ from enginewright_builder.contract import LANGUAGE_MODEL_FOLDER, GenerateSummary
 # write into. The builder's generate/server.py starts it in the same way.
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "HOME": "/tmp"}  # noqa: S108  (in the pod)
 
+# vLLM imports from where the pod's first init container left renewing.py. A variable of the manifest would hide the
+# image's own of that name.
+_START = f'PYTHONPATH={SMOKE_PATH}${{PYTHONPATH:+:$PYTHONPATH}} exec "$0" "$@"'
+_RENEWING = "--middleware=renewing.Renewing"
+
 
 def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summary: GenerateSummary,
                           placement: Placement, config: OperatorConfig) -> JSON:
@@ -38,9 +43,9 @@ def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summar
         "image": server_image(spec, config),
         "imagePullPolicy": config.pull_policy,
         # A command: vLLM's own images have an entry point that begins with it, and others have none.
-        "command": list(VLLM.program),
+        "command": ["/bin/sh", "-c", _START, *VLLM.program],
         "args": [model, f"--served-model-name={owner.served_as}", *summary.words, *VLLM.port_words,
-                 VLLM.exit_word(config.exit_timeout)],
+                 VLLM.exit_word(config.exit_timeout), _RENEWING],
         "env": [*([no_devices()] if spec.placement.accelerator == "cpu" else []),
                 *({"name": name, "value": value}
                   for name, value in sorted({**summary.environment, **ENVIRONMENT}.items()))],
