@@ -146,3 +146,9 @@ def estimate_need(source_bytes: int, precision: str, max_batch_size: int) -> int
     """
     activations = source_bytes * min(ACTIVATION_LIMIT, ACTIVATION_SHARE * max_batch_size)
     return math.ceil((source_bytes * LADDER_FACTOR[precision] + activations + WORKSPACE_BYTES + RUNTIME_BYTES) * MARGIN)
+
+
+def language_model_need(source_bytes: int) -> int:
+    """The same of a language model: its build serves one configuration at a time, each in the source's own precision at
+    most, and caches take what is left."""
+    return math.ceil((source_bytes + WORKSPACE_BYTES + RUNTIME_BYTES) * MARGIN)

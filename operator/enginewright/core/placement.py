@@ -14,6 +14,7 @@ from enginewright.core import mig
 from enginewright.core.config import OperatorConfig
 from enginewright.core.problems import Problem
 from enginewright.core.spec import MIGSpec, Spec
+from enginewright.core.spec.tasks import generates
 from enginewright_builder.contract import DeviceRequest
 
 GPU_RESOURCE = "nvidia.com/gpu"
@@ -134,13 +135,15 @@ def _profile(spec: Spec, slices: MIGSpec, source_bytes: int) -> str | Problem:
     """The profile that is asked for, or the smallest that fits."""
     if slices.profile != "auto":
         return slices.profile
-    engine = spec.engine
-    need = mig.estimate_need(source_bytes, engine.precision, engine.max_batch_size)
+    engine, of_language = spec.engine, generates(spec)
+    need = (mig.language_model_need(source_bytes) if of_language
+            else mig.estimate_need(source_bytes, engine.precision, engine.max_batch_size))
     chosen = mig.smallest_profile(built_for(spec), need)
     if isinstance(chosen, str):
         return Problem(field="spec.placement.mig.profile", value='"auto"', message=chosen,
-                       remedy="name a larger GPU in spec.placement.gpu.product, lower "
-                              "spec.engine.maxBatchSize, or name a profile yourself")
+                       remedy="name a larger GPU in spec.placement.gpu.product, or "
+                              + ("take whole GPUs: remove spec.placement.mig" if of_language else
+                                 "lower spec.engine.maxBatchSize, or name a profile yourself"))
     return chosen.name
 
 

@@ -27,8 +27,11 @@ SPECS: dict[str, dict[str, Any]] = {
     "gpu": {"source": {"uri": "hf://example/model"}, "store": {"uri": "s3://engines/team-a"},
             "placement": {"gpu": {"product": "NVIDIA-H100-80GB-HBM3", "count": 2}},
             "serving": {"image": "registry.example/server-vllm-gpu:1"}},
+    "mig": {"source": {"uri": "hf://example/model"},
+            "placement": {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "1g.20gb"}},
+            "serving": {"image": "registry.example/server-vllm-gpu:1"}},
 }
-NAMES = {"cpu": "smollm2", "gpu": "chat"}
+NAMES = {"cpu": "smollm2", "gpu": "chat", "mig": "slice"}
 
 
 def served(kind: str) -> tuple[Children, dict[str, Any]]:

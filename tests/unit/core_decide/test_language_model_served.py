@@ -60,7 +60,7 @@ def test_it_runs_vllm_behind_a_service_of_its_one_port() -> None:
         plan = cluster.move(5)
         made |= {action.manifest["kind"]: action.manifest for action in plan.actions if isinstance(action, Apply)}
     (server,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
-    assert [*server["command"], *server["args"][:2]] == [
+    assert [*server["command"][-2:], *server["args"][:2]] == [
         "vllm", "serve", "/models/minilm", "--served-model-name=minilm"]
     assert [port["name"] for port in made["Service"]["spec"]["ports"]] == ["http"]
 
@@ -231,3 +231,12 @@ def test_a_slice_that_misses_the_objective_is_followed_by_a_larger_one() -> None
     (tried,) = cluster.status["placement"]["tried"]
     assert tried["reason"] == "NotMet"
     assert "640 tokens a second" in tried["message"]
+
+
+def test_what_the_server_takes_of_the_hosts_memory_makes_no_slice_too_small() -> None:
+    cluster = Cluster(spec={**SPEC, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}}})
+    finish(cluster, built_language_model(built_at=cluster.now, memory_bytes=12 << 30, device_class=f"{H100}/1g.10gb"))
+    for _ in range(6):
+        cluster.step()
+    assert cluster.status["placement"]["migProfile"] == "1g.10gb"
+    assert not cluster.status["placement"].get("tried")

@@ -13,6 +13,8 @@ from enginewright.core.spec import Spec, parse_spec
 from support.specs import Raw, valid_specs
 
 CONFIG = OperatorConfig(runtime_class_name="nvidia")
+LANGUAGE_MODEL: Raw = {"task": "generate", "source": {"uri": "hf://example/model"},
+                       "accuracy": {"evaluation": {"uri": "pvc://models/prompts.jsonl"}}}
 H100, H200, A100 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200", "NVIDIA-A100-SXM4-80GB"
 
 
@@ -107,6 +109,17 @@ def test_auto_takes_the_smallest_that_holds() -> None:
     small = placed(90 << 20, gpu={"product": H100}, mig={"profile": "auto"})
     large = placed(6 << 30, gpu={"product": H100}, mig={"profile": "auto"})
     assert (small.device.mig_profile, large.device.mig_profile) == ("1g.10gb", "3g.40gb")
+
+
+def test_auto_takes_a_slice_that_holds_a_language_model_once() -> None:
+    spec = spec_of({**LANGUAGE_MODEL, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}}})
+    found = place(spec, 16 << 30, CONFIG)
+    assert isinstance(found, Placement)
+    assert (found.device.mig_profile, dict(found.limits)) == ("3g.40gb", {"nvidia.com/mig-3g.40gb": "1"})
+    problem = place(spec, 140 << 30, CONFIG)
+    assert isinstance(problem, Problem)
+    assert "maxBatchSize" not in problem.remedy, "a language model has none"
+    assert "remove spec.placement.mig" in problem.remedy
 
 
 def test_auto_says_why_nothing_fits() -> None:

@@ -153,7 +153,8 @@ def _larger(profile: mig.Profile, than: mig.Profile, reason: str) -> bool:
 def _missed(ctx: PassContext, option: _Option) -> TriedProfileStatus | None:
     """Why the profile does not do; None when it does, or nothing is known."""
     if engine := option.engine:
-        if engine.memory_bytes > option.profile.bytes:
+        # vLLM takes what memory a device has. What its builds measured is the host's.
+        if isinstance(engine, EngineSummary) and engine.memory_bytes > option.profile.bytes:
             taken = f"the served engine takes {engine.memory_bytes / mig.GIB:.1f} GiB of {option.profile.gib:g} GiB"
             return _tried(option, Reason.OUT_OF_MEMORY, taken)
         return None if engine.objective_met else _tried(option, Reason.NOT_MET, _figures(ctx, engine))
