@@ -72,6 +72,10 @@ test-kserve: venv deps ## KServe's own manager serves an exported engine on the 
 e2e-rollout: venv deps ## Rollouts, rollbacks, kills and a drain under load on the local node: 200,000 requests (50 min; ARGS="--equal 5 --bad 4")
 	PYTHONPATH=studies:hack $(VENV)/bin/python -m rollouts $(ARGS)
 
+.PHONY: streams-study
+streams-study: venv deps ## Chat streams of a real vLLM through rollouts, ways back, scaling, a drain and deletions on the local node: 10,000, into build/streams/summary.json (45 min; ARGS="--requests 2000 --rate 6")
+	PYTHONPATH=studies:hack $(VENV)/bin/python -m streams $(ARGS)
+
 lint: venv ## Ruff
 	$(VENV)/bin/ruff check .
 

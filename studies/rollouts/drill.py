@@ -3,31 +3,39 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 
 from demo.shell import StepError
-from rollouts.cluster import MODEL, NAMESPACE, SERVERS, STORE_URI, Corner, condition
+from rollouts import models
+from rollouts.cluster import MODEL, SERVERS, STORE_URI, Corner, condition
 from rollouts.summary import Summary
 
 REPLICAS = 2
-# The real build's; every candidate after it asks for one more, and so for an engine of its own.
-FIRST_BATCH = 8
 PROMOTED_SECONDS = 240
 PATIENCE = 0.5
 
 
 @dataclass
 class Drill:
+    """``asked`` gives the part of a spec that is the model's: of variant 0 for the real build, and of each number after
+    it for a candidate with an engine of its own. A replica that goes is replaced within ``replaced_seconds``, a
+    revision promoted or rolled back within ``promoted_seconds``."""
+
     corner: Corner
     summary: Summary
     console: Console
     strategy: str = "Canary"
     analysis_seconds: int = 20
+    analysis: Mapping[str, Any] = field(default_factory=dict)
     max_surge: int = 1
-    batch: int = FIRST_BATCH
+    asked: Callable[[int], dict[str, Any]] = models.spec
+    replaced_seconds: float = 120
+    promoted_seconds: int = PROMOTED_SECONDS
+    variant: int = 0
     replicas: int = REPLICAS
     engine: str = ""
     good_spec: dict[str, Any] = field(default_factory=dict)
@@ -35,7 +43,7 @@ class Drill:
     def build(self) -> None:
         """The one real build; all candidates are copies of its engine."""
         self.corner.apply(self._spec())
-        self.corner.wait("condition=Ready", PROMOTED_SECONDS)
+        self.corner.wait("condition=Ready", self.promoted_seconds)
         self.engine = self.corner.model()["status"]["engine"]["fingerprint"]
         self.good_spec = self._spec()
 
@@ -74,10 +82,10 @@ class Drill:
         if abruptly:
             self.corner.strike(victim)
         else:
-            self.corner.kube("delete", "pod", name, "-n", NAMESPACE, "--wait=false")
+            self.corner.kube("delete", "pod", name, "-n", self.corner.namespace, "--wait=false")
         self.summary.kills += 1
         gone = (name, _restarts(victim)) if abruptly else (name, None)
-        self._until(lambda: self._full(without=gone), 120, "the replica to be replaced")
+        self._until(lambda: self._full(without=gone), self.replaced_seconds, "the replica to be replaced")
 
     def drain(self) -> None:
         """As for a node's maintenance, of the model's pods alone: the node is the only one."""
@@ -93,25 +101,25 @@ class Drill:
         finally:
             kube("uncordon", node)
         self.summary.drains += 1
-        self._until(self._full, 120, "the evicted replicas to be replaced")
+        self._until(self._full, self.replaced_seconds, "the evicted replicas to be replaced")
         if {pod["metadata"]["uid"] for pod in self.corner.servers()} == before:
             self._surprise("the drain evicted no pod")
 
     def scale(self, replicas: int) -> None:
-        self.corner.kube("scale", f"om/{MODEL}", "-n", NAMESPACE, f"--replicas={replicas}")
+        self.corner.kube("scale", f"om/{MODEL}", "-n", self.corner.namespace, f"--replicas={replicas}")
         self.replicas = replicas
         self.summary.scalings += 1
-        self._until(self._full, 120, f"{replicas} replicas")
+        self._until(self._full, self.replaced_seconds, f"{replicas} replicas")
         self.good_spec = {**self.good_spec, "replicas": replicas}
 
     def return_to_good(self) -> None:
         self.corner.apply(self.good_spec)
-        self.corner.wait("condition=Ready", PROMOTED_SECONDS)
+        self.corner.wait("condition=Ready", self.promoted_seconds)
         self._no_other_traffic()
 
     def _offer(self, fault: str) -> str:
         """Has the spec ask for a new engine that is in the store already, and returns its fingerprint."""
-        self.batch += 1
+        self.variant += 1
         # Suspended, the operator names the engine that it would build and does not build it.
         generation = self.corner.apply({**self._spec(), "suspend": True})
         self._until(lambda: self.corner.model()["status"].get("observedGeneration", 0) >= generation, 30,
@@ -136,7 +144,7 @@ class Drill:
                     ended.append(False)
             return bool(ended)
 
-        self._until(has_ended, PROMOTED_SECONDS, f"candidate {fingerprint[:8]} to be promoted or rolled back")
+        self._until(has_ended, self.promoted_seconds, f"candidate {fingerprint[:8]} to be promoted or rolled back")
         return ended[0]
 
     def _no_other_traffic(self) -> None:
@@ -174,16 +182,11 @@ class Drill:
 
     def _spec(self) -> dict[str, Any]:
         return {
-            "source": {"uri": "pvc://models/drill.onnx"},
-            "engine": {"backend": "onnxruntime", "precision": "fp32", "maxBatchSize": self.batch,
-                       "buildBudgetSeconds": 20,
-                       "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}},
-            "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+            **self.asked(self.variant),
             "placement": {"accelerator": "cpu"},
             "replicas": self.replicas,
-            "rollout": {"strategy": self.strategy, "analysis": {"seconds": self.analysis_seconds},
+            "rollout": {"strategy": self.strategy, "analysis": {"seconds": self.analysis_seconds, **self.analysis},
                         "maxSurge": self.max_surge},
-            "serving": {"resources": {"requests": {"cpu": "50m", "memory": "256Mi"}}},
             "store": {"uri": STORE_URI},
         }
 

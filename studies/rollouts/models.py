@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 FEATURES, WIDTH, LAYERS = 64, 1024, 4
+# The real build's; every candidate after it asks for one more, and so for an engine of its own.
+FIRST_BATCH = 8
+
+
+def spec(variant: int) -> dict[str, Any]:
+    """The part of the drill's spec that is the model's."""
+    return {
+        "source": {"uri": "pvc://models/drill.onnx"},
+        "engine": {"backend": "onnxruntime", "precision": "fp32", "maxBatchSize": FIRST_BATCH + variant,
+                   "buildBudgetSeconds": 20,
+                   "resources": {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"memory": "4Gi"}}},
+        "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": "pvc://models/evaluation.npz"}},
+        "serving": {"resources": {"requests": {"cpu": "50m", "memory": "256Mi"}}},
+    }
 
 
 def write(directory: Path) -> dict[str, Path]:

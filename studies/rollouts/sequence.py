@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from demo import traffic
 from rollouts import models
 from rollouts.cluster import MODEL, NAMESPACE, Corner
 from rollouts.drill import Drill
+from rollouts.load import Load, under_load
 from rollouts.summary import Summary
 
 FAULTS = ("slow", "wrong", "crashing", "unrecorded")
@@ -56,22 +56,16 @@ def drill(corner: Corner, wanted: Wanted, output: Path, console: Console) -> Sum
 
 def with_load(moves: Drill, wanted: Wanted, work: Callable[[], None]) -> None:
     """Runs ``work`` while requests keep coming, and counts them."""
-    corner = moves.corner
     arguments = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--rate", str(wanted.rate),
                  "--min-requests", str(wanted.requests), "--seconds", str(LONGEST), "--retries", str(RETRIES),
                  "--json", "--inputs", "/models/evaluation.npz"]
-    traffic.start(corner.kube, NAMESPACE, LOAD, corner.builder, arguments, deadline=LONGEST + 60)
-    traffic.await_start(corner.kube, NAMESPACE, LOAD)
-    try:
+
+    def worked() -> None:
         work()
         moves.console.print(f"  load goes on until there were {wanted.requests:,} requests")
-    except BaseException:
-        traffic.stop(corner.kube, NAMESPACE, LOAD)  # asked twice, it waits for no more requests
-        raise
-    finally:
-        traffic.stop(corner.kube, NAMESPACE, LOAD)
-        patience = wanted.requests / wanted.rate + 120
-        moves.summary.add_load(traffic.finish(corner.kube, NAMESPACE, LOAD, timeout=patience))
+
+    under_load(moves.corner, [Load(LOAD, arguments)], worked, lambda _, result: moves.summary.add_load(result),
+               seconds=LONGEST, patience=wanted.requests / wanted.rate + 120)
 
 
 def sequence(moves: Drill, wanted: Wanted) -> None:
