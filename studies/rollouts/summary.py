@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Summary:
     errors: dict[str, int] = field(default_factory=dict)
     surprises: list[str] = field(default_factory=list)
 
-    def add_load(self, result: dict[str, Any]) -> None:
+    def add_load(self, result: Mapping[str, Any]) -> None:
         self.requests += result["requests"]
         self.failed += result["failed"]
         self.retried += result.get("retried", 0)

@@ -29,7 +29,7 @@ from streams.summary import StreamSummary
 NAMESPACE = "enginewright-streams"
 OUTPUT = ROOT / "build" / "streams"
 IMAGES = (*demo.ALL_IMAGES, "server-vllm")
-# How clients connect: anew for each stream, or by connections that they keep and use again, as OpenAI's own client
+# How clients connect: once for each stream, or by connections that they keep and use again, as OpenAI's own client
 # does. The second stay with a replica for as long as it lets them.
 CLIENTS = {"connection-each": (), "connections-kept": ("--keep-connections",)}
 # Poisson arrivals may be fewer than their rate says.
@@ -89,8 +89,9 @@ def study(corner: Corner, summary: StreamSummary, options: argparse.Namespace) -
 
 def write(summary: StreamSummary, options: argparse.Namespace) -> None:
     options.output.parent.mkdir(parents=True, exist_ok=True)
+    command = f'make streams-study ARGS="--rate {options.rate:g} --minutes {options.minutes:g}"'
     options.output.write_text(json.dumps({
-        "command": "make streams-study", "commit": _commit(), "hardware": processor(), "rate": options.rate,
+        "command": command, "commit": _commit(), "hardware": processor(), "rate": options.rate,
         "summary": dataclasses.asdict(summary)}, indent=2) + "\n")
 
 

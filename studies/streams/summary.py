@@ -20,7 +20,7 @@ class StreamSummary(Summary):
     failures: list[dict[str, Any]] = field(default_factory=list)
 
     def add_streams(self, load: str, found: Mapping[str, Any]) -> None:
-        self.add_load(dict(found))
+        self.add_load(found)
         self.cut_streams += found["cut_streams"]
         self.tokens += found["output_tokens"]
         self.loads[load] = {name: found[name] for name in ("requests", "failed", "cut_streams", "finishes", "errors",

@@ -25,7 +25,7 @@ from enginewright_builder.load import poisson_arrivals, run_on_time
 
 EXIT_USAGE = 2
 _ENDLESS = sys.maxsize
-# Of the failures that are told one by one.
+# So many failures are listed one by one.
 _TOLD = 50
 
 
