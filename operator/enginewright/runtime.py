@@ -91,8 +91,9 @@ class Operator:
         self.known = Known()
         self.metrics = metrics
         self.signals = Signals(
-            triton, prometheus, wake=partial(self.queue.add, lane=Lane.SCALING), clock=time.monotonic,
-            scraped=metrics.scraped, prober=Prober(probes, time.monotonic), activators=activators,
+            triton, prometheus, wake=partial(self.queue.add, lane=Lane.SCALING),
+            tell=partial(self.queue.add, lane=Lane.ROUTINE), clock=time.monotonic, scraped=metrics.scraped,
+            prober=Prober(probes, time.monotonic), activators=activators,
         )
         translator = Translator(self.known)
         self.memory = Memory(

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from enginewright.clients.signals import NoSignalError
 
@@ -32,8 +31,7 @@ _REST: Final = re.compile(r"[ \t]+([0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9
                           r"(?:[ \t]+-?[0-9]{1,20})?[ \t\r]*\Z")
 
 
-@dataclass(frozen=True)
-class Sample:
+class Sample(NamedTuple):
     """``value`` is finite and not negative."""
 
     name: str
@@ -72,7 +70,7 @@ def _labels(line: str, at: int) -> tuple[dict[str, str], int]:
     for _ in range(MOST_LABELS):
         if (label := _LABEL.match(line, at)) is None:
             break
-        labels[label[1]] = _unescaped(label[2])
+        labels[label[1]] = _unescaped(label[2]) if "\\" in label[2] else label[2]
         at = label.end()
         if not label[3]:
             break

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
+from typing import Final
 from urllib.parse import quote
 
 from enginewright.clients.errors import UnexpectedError
 
+# Addresses whose URLs are remembered: each replica is asked once a second.
+REMEMBERED: Final = 4096
 
+
+@lru_cache(REMEMBERED)
 def pod_url(address: str, port: int, *path: str) -> str:
     """``address`` is an IP address of either family; a name would be asked of the cluster's DNS, and could lead
     anywhere. ``path`` are the segments, each of which stays one whatever it holds. Raises :class:`UnexpectedError`."""

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from enginewright.core.placement import Placement
@@ -275,7 +276,16 @@ class ClaimView:
     phase: str
 
 
-@dataclass(frozen=True)
+# Most figures of most samples are empty, and an operator keeps half a million samples of a thousand models.
+_NOTHING: Final = MappingProxyType[str, Any]({})
+
+
+def nothing() -> Mapping[str, Any]:
+    """The one empty mapping that all samples share."""
+    return _NOTHING
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """``served`` requests in ``seconds`` of one replica, or of several added up."""
 
@@ -286,7 +296,7 @@ class Work:
         return Work(self.seconds + other.seconds, self.served + other.served)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Spent:
     """What ``answered`` requests took, in ``seconds`` of one replica, or of several added up: all of them together
     ``waited`` seconds in the queue and were ``computed`` for seconds, in so many ``executions`` of a batch each."""
@@ -309,7 +319,7 @@ class Spent:
         return grown if least >= -ROUNDING else None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
     """One scrape round over all ready replicas at ``time`` (seconds on a monotonic clock). ``pending`` maps a pod
     that answered to its queued requests; ``missing`` counts ready replicas that did not answer in time. ``arrived`` is
@@ -332,14 +342,14 @@ class Sample:
 
     time: float
     ready: int
-    pending: Mapping[str, float] = field(default_factory=dict)
+    pending: Mapping[str, float] = field(default_factory=nothing)
     missing: int = 0
     arrived: float | None = None
     inflight: float | None = None
     starting: tuple[float, ...] = ()
-    served: Mapping[str, float] = field(default_factory=dict)
-    full: Mapping[str, Work] = field(default_factory=dict)
-    spent: Mapping[str, Spent] = field(default_factory=dict)
+    served: Mapping[str, float] = field(default_factory=nothing)
+    full: Mapping[str, Work] = field(default_factory=nothing)
+    spent: Mapping[str, Spent] = field(default_factory=nothing)
     calm: Spent = Spent()
     queued: tuple[float, ...] = ()
     held: float | None = None
@@ -347,8 +357,8 @@ class Sample:
     rejected: float = 0.0
     hits: float = 0.0
     misses: float = 0.0
-    running: Mapping[str, float] = field(default_factory=dict)
-    caches: Mapping[str, float] = field(default_factory=dict)
+    running: Mapping[str, float] = field(default_factory=nothing)
+    caches: Mapping[str, float] = field(default_factory=nothing)
     inferences: float | None = None
 
 

@@ -12,6 +12,7 @@ them every object waits longer, each in the same measure.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,8 +27,9 @@ from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Question, compare
 from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
-from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
+from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.queue import awaits_another
+from enginewright.core.scaling.shown import Shown
 from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
@@ -36,6 +38,7 @@ from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
 from enginewright.observe.prober import Prober
 from enginewright.observe.sizes import gauges
+from enginewright.observe.together import together
 from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
@@ -45,6 +48,10 @@ AGAIN: Final = 0.4
 # Replicas a second. To read 300 of them each second takes 22 % of a core, judging and all (docs/benchmarks/scale.md,
 # "Read queues"): so many take three eighths, and leave the rest to passes.
 READINGS: Final = 500.0
+# Seconds between two passes over an object that only show other figures; and how many of these a second there may be.
+# Each writes status, which costs the apiserver some 12 ms of CPU.
+REFRESH: Final = 10.0
+REFRESHES: Final = 10.0
 log = structlog.get_logger(__name__)
 
 
@@ -56,7 +63,7 @@ class Target:
     the same pods to theirs. ``starting`` are the moments, on the monotonic clock, at which replicas that are not ready
     were made; ``capacity`` is what one replica was measured to do. ``activators`` maps pods that hold requests to their
     addresses. ``metered`` says that replicas have whole GPUs, whose counters are theirs; ``server`` is what they
-    run."""
+    run. ``shown`` is what status says of the moment."""
 
     replicas: Mapping[str, str]
     current: int
@@ -70,6 +77,7 @@ class Target:
     matchers: str = ""
     metered: bool = False
     server: Server = TRITON
+    shown: Shown = field(default_factory=Shown)
 
 
 class _Watched:
@@ -77,6 +85,8 @@ class _Watched:
         self.target = target
         self.window = Window(started)
         self.reason: Reason | None = None
+        self.message = ""
+        self.told = -math.inf
         self.verdict = ("", "")
         self.trouble: type[ClientError] | None = None
         self.tasks: list[asyncio.Task[None]] = []
@@ -91,14 +101,16 @@ def _read(target: Target) -> int:
 
 
 class Signals:
-    """``wake`` puts a key into the work queue; ``scraped`` gets the source and whether each replica answered;
-    without ``prober`` no requests are made, and without ``activators`` none is asked. ``readings`` is how many
-    replicas are asked in a second at most; ``period`` is seconds, as long as they are no more."""
+    """``wake`` puts a key into the work queue, ``tell`` one where only status is out of date; ``scraped`` gets the
+    source and whether each replica answered; without ``prober`` no requests are made, and without ``activators`` none
+    is asked. ``readings`` is how many replicas are asked in a second at most; ``period`` is seconds, as long as they
+    are no more."""
 
     def __init__(
         self, triton: TritonClient, prometheus: PrometheusClient, *, wake: Callable[[Key], None],
         clock: Callable[[], float], scraped: Callable[[str, bool], None], period: float = PERIOD,
         prober: Prober | None = None, activators: ActivatorClient | None = None, readings: float = READINGS,
+        tell: Callable[[Key], None] = lambda _: None,
     ) -> None:
         self._triton = triton
         self._prometheus = prometheus
@@ -109,6 +121,7 @@ class Signals:
         self._prober = prober
         self._activators = activators
         self._readings = readings
+        self._tell = tell
         self._watched: dict[Key, _Watched] = {}
         self._replicas = 0
 
@@ -223,8 +236,7 @@ class Signals:
         if target.prometheus:
             pending = await self._ask_prometheus(key, target, window)
         else:
-            metrics, held = await asyncio.gather(self._ask_replicas(target, window),
-                                                 self._ask_activators(target, window))
+            metrics, held = await self._ask(target, window)
             pending = window.pending(metrics, target.capacity)
             p99 = max((answer.p99 for answer in metrics.values() if answer.p99 is not None), default=None)
             running, caches = gauges(metrics)
@@ -255,11 +267,29 @@ class Signals:
         watched.window.recommend(now, decision.recommendation)
         if decision.replicas != target.current or decision.reason != watched.reason:
             self._wake(key)
+            watched.message = decision.message
+        elif self._outdated(watched, decision, window, now):
+            self._tell(key)
+            watched.told, watched.message = now, decision.message
         watched.reason = decision.reason
         # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
         alone = target.capacity is None and not target.prometheus
         again = alone and awaits_another(window, target.current, target.limits, now)
         return self.period * AGAIN if again else self.period
+
+    def _outdated(self, watched: _Watched, decision: ScaleDecision, window: SignalWindow, now: float) -> bool:
+        """Whether status is due to show other figures or words."""
+        if now - watched.told < max(REFRESH, len(self) / REFRESHES):
+            return False
+        return decision.message != watched.message or watched.target.shown.outdated(window, decision.queue_depth, now)
+
+    async def _ask(self, target: Target, window: Window) -> tuple[Mapping[str, ReplicaMetrics], float | None]:
+        """Replicas and activators at once. Most models have one replica and no activator: tasks for these would cost as
+        much as to parse what the replica says."""
+        if self._activators is None or not target.activators:
+            return await self._ask_replicas(target, window), None
+        return await asyncio.gather(self._ask_replicas(target, window),
+                                    self._ask_activators(self._activators, target, window))
 
     async def _ask_replicas(self, target: Target, window: Window) -> Mapping[str, ReplicaMetrics]:
         """Of those that may be asked. Each is remembered with its address: another one may have its name."""
@@ -267,12 +297,15 @@ class Signals:
         places = {f"{name} {address}": name for name, address in target.replicas.items()}
         due = window.replicas.due(places, now)
         scrape = self._triton.scrape_vllm if target.server is VLLM else self._triton.scrape
-        answers = await asyncio.gather(
-            *(scrape(target.replicas[places[one]]) for one in due), return_exceptions=True
-        )
+
+        async def asked(one: str) -> ReplicaMetrics | ClientError:
+            try:
+                return await scrape(target.replicas[places[one]])
+            except ClientError as error:
+                return error
+
+        answers = [await asked(due[0])] if len(due) == 1 else await together(*map(asked, due))
         for one, answer in zip(due, answers, strict=True):
-            if isinstance(answer, BaseException) and not isinstance(answer, ClientError):
-                raise answer
             answered = isinstance(answer, ReplicaMetrics)
             window.replicas.note(one, answered, now)
             self._scraped("direct", answered)
@@ -280,15 +313,13 @@ class Signals:
                 found[places[one]] = answer
         return found
 
-    async def _ask_activators(self, target: Target, window: Window) -> float | None:
+    async def _ask_activators(self, activators: ActivatorClient, target: Target, window: Window) -> float | None:
         """What they hold in all; None where none answers. While no replica is ready this takes a whole period, and
         ends as soon as a request is held: a request that waits for a cold start need not wait for the next round as
         well."""
-        if self._activators is None or not target.activators:
-            return None
         wait = 0.0 if target.replicas else self._period
         due = window.activators.due(set(target.activators.values()), self._clock())
-        asked = {asyncio.create_task(self._held(self._activators, one, wait, window)) for one in due}
+        asked = {asyncio.create_task(self._held(activators, one, wait, window)) for one in due}
         answers: list[float] = []
         try:
             while asked and not (wait and any(answers)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work
+from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work, nothing
 from enginewright.core.probe import Match
 from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.latency import calm
@@ -69,10 +69,12 @@ class Window:
         self.activators = Pauses(longest=5.0)
 
     def add(self, sample: Sample) -> None:
-        sample = replace(sample, queued=found_queued(sample))
+        full, quiet = sample.full, sample.calm
         if self._samples and self._learning:
-            before = self._samples[-1]
-            sample = replace(sample, full=never_idle(self._samples, sample), calm=calm(before, sample))
+            full, quiet = never_idle(self._samples, sample), calm(self._samples[-1], sample)
+        sample = replace(sample, queued=found_queued(sample), full=full or nothing(), calm=quiet,
+                         spent=sample.spent or nothing(), running=sample.running or nothing(),
+                         caches=sample.caches or nothing())
         self._samples.append(sample)
         if len(self._samples) > SAMPLES:
             self._age(self._samples.popleft())
@@ -80,16 +82,17 @@ class Window:
     def _age(self, sample: Sample) -> None:
         """Of an old sample only arrivals count, and what was seen of replicas. Its queue is dropped, as if none had
         answered."""
-        kept = replace(sample, pending={}, served={}, spent={}, starting=(), running={}, caches={})
+        kept = replace(sample, pending=nothing(), served=nothing(), spent=nothing(), starting=(), running=nothing(),
+                       caches=nothing())
         before = self._old[-2].time if len(self._old) > 1 else self._started
         if self._old and sample.time - before <= OLD_SECONDS:
             last = self._old.pop()
             known = last.arrived is not None and sample.arrived is not None
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
                     for pod in (*last.full, *sample.full)}
-            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None, full=full,
-                           calm=last.calm + sample.calm, queued=added(last.queued, sample.queued),
-                           hits=last.hits + sample.hits)
+            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None,
+                           full=full or nothing(), calm=last.calm + sample.calm,
+                           queued=added(last.queued, sample.queued), hits=last.hits + sample.hits)
         self._old.append(kept)
 
     def serve(self, revisions: Iterable[str]) -> None:
@@ -100,8 +103,8 @@ class Window:
         if len(now) != 1 or now == self._served:
             return
         if self._served:
-            self._samples = deque(replace(one, full={}, calm=Spent()) for one in self._samples)
-            self._old = deque((replace(one, full={}, calm=Spent()) for one in self._old), maxlen=OLD_KEPT)
+            self._samples = deque(replace(one, full=nothing(), calm=Spent()) for one in self._samples)
+            self._old = deque((replace(one, full=nothing(), calm=Spent()) for one in self._old), maxlen=OLD_KEPT)
         self._served = now
 
     def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str],

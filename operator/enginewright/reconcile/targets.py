@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enginewright.core import request, status
+from enginewright.core.decide.scale import shown
 from enginewright.core.language_models import server_at
 from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.plan import Plan, Scale
@@ -41,6 +42,7 @@ def target_of(view: ObjectView, observed: Observed, plan: Plan) -> Target:
         matchers=prometheus.labels if prometheus else "",
         metered=_metered(spec),
         server=server,
+        shown=shown(_told(plan)),
     )
 
 
@@ -51,8 +53,13 @@ def _metered(spec: Spec) -> bool:
 
 def _wanted(plan: Plan, ready: int) -> int:
     """What is asked for of the model, of however many revisions: pods of two are no step that the scaler took."""
-    told = status.read(status.AutoscalingStatus, plan.status.get("autoscaling"))
-    return ready if told is None or told.desired_replicas is None else told.desired_replicas
+    told = _told(plan).desired_replicas
+    return ready if told is None else told
+
+
+def _told(plan: Plan) -> status.AutoscalingStatus:
+    found = status.read(status.AutoscalingStatus, plan.status.get("autoscaling"))
+    return status.AutoscalingStatus() if found is None else found
 
 
 def _starting(observed: Observed) -> tuple[float, ...]:

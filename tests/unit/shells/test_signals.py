@@ -19,9 +19,10 @@ from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
 from enginewright.core.observed import Sample, Traffic
 from enginewright.core.scaling import Capacity, ScaleLimits
+from enginewright.core.scaling.shown import Shown
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
-from enginewright.observe.signals import Signals, Target
+from enginewright.observe.signals import REFRESHES, Signals, Target
 from enginewright.observe.window import Window
 
 KEY = Key("ns", "m")
@@ -81,6 +82,7 @@ class PortTriton(TritonClient):
 @dataclass
 class Heard:
     woken: list[Key] = field(default_factory=list)
+    told: list[Key] = field(default_factory=list)
     scrapes: list[tuple[str, bool]] = field(default_factory=list)
     now: float = 100.0
 
@@ -94,7 +96,7 @@ async def heard() -> Heard:
 async def signals(fleet: Fleet, heard: Heard) -> AsyncIterator[Signals]:
     async with PortTriton(deadline=5) as triton, PrometheusClient() as prometheus:
         triton.port = fleet.port
-        made = Signals(triton, prometheus, wake=heard.woken.append, clock=lambda: heard.now,
+        made = Signals(triton, prometheus, wake=heard.woken.append, tell=heard.told.append, clock=lambda: heard.now,
                        scraped=lambda *what: heard.scrapes.append(what), period=0.01)
         yield made
         await made.close()
@@ -265,6 +267,38 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
+
+
+async def test_only_what_status_shows_differently_asks_for_a_pass(signals: Signals, fleet: Fleet, heard: Heard) -> None:
+    """A pass in ten seconds at most; and none for a thousand queues in which nothing moves."""
+    fleet.queued = {"127.0.0.1": 4}
+    signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=4)))
+    await _rounds(heard, 20)
+    assert heard.told == []
+    signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=0)))
+    await _rounds(heard, 9)
+    assert heard.told == [KEY]
+    await _rounds(heard, 20)
+    assert heard.told == [KEY] * 3
+
+
+async def test_many_queues_that_move_share_what_passes_there_may_be(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    fleet.queued = {"127.0.0.1": 4}
+    for number in range(int(20 * REFRESHES)):
+        signals.watch(Key("ns", f"other-{number}"), target(limits=None))
+    signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=0)))
+    await _rounds(heard, 45)
+    assert heard.told == [KEY] * 3
+
+
+async def _rounds(heard: Heard, seconds: int) -> None:
+    """Rounds of the one replica, a second apart by the clock that is turned by hand."""
+    for _ in range(seconds):
+        heard.now += 1
+        read = len(heard.scrapes)
+        await until(lambda read=read: len(heard.scrapes) >= read + 2)  # type: ignore[misc]
 
 
 async def test_a_deep_queue_wakes_the_object_up_and_a_quiet_one_does_not(

@@ -20,9 +20,9 @@ from enginewright.core.conditions import Finding, Verdict, no, open_question, pa
 from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_price
 from enginewright.core.decide.desired import Desired
-from enginewright.core.observed import DeploymentView, of_last_minute
+from enginewright.core.observed import DeploymentView
 from enginewright.core.published import published
-from enginewright.core.quantity import VISIBLE, count, legible
+from enginewright.core.quantity import count, legible
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.scaling import (
     Capacity,
@@ -32,6 +32,7 @@ from enginewright.core.scaling import (
     decide_replicas,
     limits_of,
 )
+from enginewright.core.scaling.shown import Shown, alike, hit_share, newest_p99, rejected
 from enginewright.core.serving import Serving
 from enginewright.core.status import MAX_DECISIONS, AutoscalingStatus, ContestStatus, DecisionStatus, RolloutStatus
 from enginewright.core.step import Step
@@ -153,9 +154,15 @@ def _automatic(ctx: PassContext, stable: DeploymentView, limits: ScaleLimits) ->
         watch=True,
         decision=decision,
         memory=memory,
-        requeue=REFRESH_SECONDS,
+        # Else the scaler wakes the object when there is something to do or to show: otherwise a thousand quiet queues
+        # would take a hundred passes a second.
+        requeue=REFRESH_SECONDS if rolling or _has_schedules(ctx) else None,
         finding=_shed(ctx, memory, _finding(found, capacity)),
     )
+
+
+def _has_schedules(ctx: PassContext) -> bool:
+    return ctx.spec.autoscaling is not None and bool(ctx.spec.autoscaling.schedules)
 
 
 def _shed(ctx: PassContext, memory: AutoscalingStatus, found: Finding) -> Finding:
@@ -210,12 +217,16 @@ def _remember(
 
 def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     """The servers' own p99. It moves with every request, so status gets another one where it differs visibly."""
-    window = ctx.observed.signals
-    shown, found = before.p99_milliseconds, window.samples[-1].p99 if window and window.samples else None
-    near = shown is not None and found is not None and abs(found - shown) <= VISIBLE * shown
-    if near or found == shown or ctx.fresh(before.p99_time, REFRESH_SECONDS):
+    found = newest_p99(ctx.observed.signals)
+    if alike(before.p99_milliseconds, found) or ctx.fresh(before.p99_time, REFRESH_SECONDS):
         return {}
     return {"p99_milliseconds": legible(found), "p99_time": None if found is None else timestamp(ctx.now)}
+
+
+def shown(told: AutoscalingStatus) -> Shown:
+    """What status tells of the moment."""
+    return Shown(queue_depth=told.queue_depth, p99=told.p99_milliseconds, rejected=told.rejected,
+                 hit_share=told.cache_hit_share)
 
 
 def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
@@ -223,7 +234,7 @@ def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     window = ctx.observed.signals
     if ctx.spec.serving.queue is None or window is None:
         return {"rejected": None, "rejected_time": None}
-    found = round(sum(one.rejected for one in of_last_minute(window.samples, ctx.observed.monotonic)))
+    found = rejected(window, ctx.observed.monotonic)
     if found == before.rejected or (before.rejected and ctx.fresh(before.rejected_time, REFRESH_SECONDS)):
         return {}
     return {"rejected": found, "rejected_time": timestamp(ctx.now)}
@@ -234,10 +245,7 @@ def _hit_share(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]
     window = ctx.observed.signals
     if ctx.spec.serving.response_cache is None or window is None:
         return {"cache_hit_share": None, "cache_hit_share_time": None}
-    newest = of_last_minute(window.samples, ctx.observed.monotonic)
-    hits = sum(one.hits for one in newest)
-    looked_for = hits + sum(one.misses for one in newest)
-    found = round(hits / looked_for, 3) if looked_for else None
+    found = hit_share(window, ctx.observed.monotonic)
     if found == before.cache_hit_share or ctx.fresh(before.cache_hit_share_time, REFRESH_SECONDS):
         return {}
     return {"cache_hit_share": found, "cache_hit_share_time": None if found is None else timestamp(ctx.now)}

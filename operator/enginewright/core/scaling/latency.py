@@ -73,13 +73,16 @@ def share_by_latency(samples: Sequence[Sample], capacity: Capacity, patience: fl
 
 def _cells(samples: Sequence[Sample]) -> Iterator[Spent]:
     """Newest first, each of the fleet's time."""
-    cell, end = Spent(), samples[-1].time
+    seconds = answered = waited = computed = executions = 0.0
+    end = samples[-1].time
     for sample, before in pairwise(reversed(samples)):
-        if sample.calm.seconds:
-            cell += sample.calm
+        calm = sample.calm
+        seconds, answered, waited = seconds + calm.seconds, answered + calm.answered, waited + calm.waited
+        computed, executions = computed + calm.computed, executions + calm.executions
         if end - before.time >= CELL * (1 - ROUNDING):
-            yield cell
-            cell, end = Spent(), before.time
+            yield Spent(seconds, answered, waited, computed, executions)
+            seconds = answered = waited = computed = executions = 0.0
+            end = before.time
 
 
 def _explained(seen: Sequence[float], expected: Callable[[float], Sequence[float]]) -> float:

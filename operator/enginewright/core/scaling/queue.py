@@ -15,6 +15,7 @@ Limits are the user's explicit wish, so they apply at once, held or not.
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 
@@ -57,8 +58,9 @@ def believable(window: SignalWindow | None, limits: ScaleLimits, now: float) -> 
     """The newest few fresh samples in which at least one replica answered."""
     if window is None:
         return []
-    answered = [s for s in window.samples if s.pending and 0 <= now - s.time <= limits.stale_after]
-    return answered[-SMOOTHING_SAMPLES:]
+    fresh = itertools.takewhile(lambda sample: now - sample.time <= limits.stale_after, reversed(window.samples))
+    answered = (sample for sample in fresh if sample.pending and sample.time <= now)
+    return list(itertools.islice(answered, SMOOTHING_SAMPLES))[::-1]
 
 
 def _total(sample: Sample, current: int, silent: float) -> float:
