@@ -82,6 +82,36 @@ async def test_a_users_error_waits_for_the_user(operator: Operator, models: Mode
     assert kubelet.count("resolve") == 2
 
 
+@pytest.mark.parametrize(("step", "told"), [("resolve", "SourceResolved"), ("build", "EngineBuilt")])
+async def test_a_retry_that_comes_before_the_failure_is_counted_is_not_used_up(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, step: str, told: str
+) -> None:
+    """The user has seen the pod's end; the operator, which is away here, counts the failure later."""
+    setattr(kubelet.script, step, "hold")
+    async with embedded(operator_kubeconfig, namespace):
+        await models.create(model())
+        (job,) = await eventually(lambda: _some(models, step))
+    setattr(kubelet.script, step, "user-error")
+    await eventually(lambda: _failed(models, job))
+    await models.patch({"metadata": {"annotations": {labels.RETRY: "1"}}})
+    setattr(kubelet.script, step, "succeed")
+    async with embedded(operator_kubeconfig, namespace):
+        await models.wait("Ready", "True")
+    assert (await models.condition(told))["status"] == "True"
+    assert kubelet.count(step) == 2
+
+
+async def _some(models: Models, step: str) -> list[str]:
+    found = await models.names(JOB, f"{MINE},{labels.STEP}={step}")
+    assert found, f"no {step} Job"
+    return found
+
+
+async def _failed(models: Models, job: str) -> bool:
+    conditions = (await models.kube.get(JOB, models.namespace, job)).get("status", {}).get("conditions", ())
+    return any((entry["type"], entry["status"]) == ("Failed", "True") for entry in conditions)
+
+
 async def test_an_image_that_cannot_be_pulled_is_told_while_it_waits(
     operator: Operator, models: Models, kubelet: FakeKubelet
 ) -> None:

@@ -13,7 +13,7 @@ import structlog
 
 from enginewright.act.execute import Actor
 from enginewright.clients.errors import LostRaceError
-from enginewright.clients.kube import KubeClient, Object
+from enginewright.clients.kube import MERGE, KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, JOB, LEASE, OPTIMISED_MODEL
 from enginewright.core import labels
 from enginewright.core.manifests import Owner, build_lease
@@ -107,6 +107,30 @@ async def test_whoever_waits_builds_when_the_builder_is_deleted(
     assert lease["metadata"]["labels"][labels.MODEL] == "second"
     kubelet.script.build = "succeed"
     assert await all_ready(models, ["second"]) == [False]
+
+
+async def test_a_lease_that_no_object_has_any_more_goes_once_it_has_run_out(
+    operator: Operator, models: Models, kubelet: FakeKubelet
+) -> None:
+    """As ``kubectl delete --cascade=orphan`` leaves it, where no object of that name returns."""
+    kubelet.script.build = "hold"
+    await models.create(model("first"))
+    await models.wait("EngineBuilt", "False", "Building", name="first")
+    orphan = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Orphan"}
+    await models.kube._json("delete", OPTIMISED_MODEL, OPTIMISED_MODEL.path(models.namespace, "first"), body=orphan)
+    await models.gone(OPTIMISED_MODEL, "first")
+    (lease,) = await models.kube.list_all(LEASE, models.namespace)
+    (job,) = await models.names(JOB, BUILDS)
+    await operator.housekeeper.round()
+    assert await models.names(LEASE) == [lease["metadata"]["name"]], "it has not run out"
+    await models.kube._json("patch", LEASE, LEASE.path(models.namespace, lease["metadata"]["name"]), content_type=MERGE,
+                            body={"spec": {"renewTime": "2026-01-01T00:00:00.000000Z"}})
+    await operator.housekeeper.round()
+    assert await models.names(LEASE) == [lease["metadata"]["name"]], "its Job builds"
+    await models.kube.delete(JOB, models.namespace, job)
+    await models.gone(JOB, job)
+    await operator.housekeeper.round()
+    assert await models.names(LEASE) == []
 
 
 async def test_a_lease_that_nobody_renews_is_taken_over(

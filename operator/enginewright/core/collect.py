@@ -23,7 +23,7 @@ from enginewright.core.collect_captures import CaptureReferences
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import gc_job
 from enginewright.core.manifests.common import short_hash
-from enginewright.core.observed import RecordMark
+from enginewright.core.observed import LeaseView, RecordMark
 from enginewright.core.plan import Action, Create, Delete, MarkRecord
 from enginewright.core.spec.base import in_bucket
 
@@ -53,7 +53,8 @@ class EngineReferences:
     whichever store it uses; ``settled`` says that every object has said what its newest spec wants. A bucket may be the
     store of several namespaces: for it count those of ``everywhere``, and ``all_settled``. ``asked`` has as whom the
     objects of this namespace use each bucket that they name, by its URI. ``captures`` is of requests that
-    were captured into the namespace's stores, which go by rules of their own."""
+    were captured into the namespace's stores, and ``leases`` are those of builds that have no owner: both go by rules
+    of their own."""
 
     namespace: str
     now: datetime
@@ -65,6 +66,7 @@ class EngineReferences:
     asked: Mapping[str, frozenset[Access]] = field(default_factory=dict)
     jobs: tuple[CollectorJob, ...] = ()
     captures: CaptureReferences | None = None
+    leases: tuple[LeaseView, ...] = ()
 
     def wanted(self, record: RecordMark) -> bool:
         return record.fingerprint in (self.referenced | self.everywhere if in_bucket(record.store_uri)

@@ -92,7 +92,8 @@ class JobView:
     (``BackoffLimitExceeded``, ``DeadlineExceeded``, ``PodFailurePolicy``); ``outcome`` what the newest pod that ended
     said, if it said anything; ``progress`` its newest progress line; ``deadline`` the seconds that a pod of it may run.
     ``fingerprint`` has all 64 digits (the annotation, not the label) and is empty unless it is a build Job; so is
-    ``store_uri``, of the store that it builds into. ``manifest_hash`` is of what it was made from. Of a batch Job
+    ``store_uri``, of the store that it builds into. ``manifest_hash`` is of what it was made from, ``retry`` the retry
+    annotation that its object had then. Of a batch Job
     ``completed`` are the shards that are done, ``failed_shards`` how many are given up, ``started`` and ``ended`` times
     as Kubernetes writes them, empty where it has not."""
 
@@ -110,6 +111,7 @@ class JobView:
     fingerprint: str = ""
     store_uri: str = ""
     manifest_hash: str = ""
+    retry: str = ""
     deleting: bool = False
     pods: tuple[PodView, ...] = ()
     outcome: Outcome | None = None

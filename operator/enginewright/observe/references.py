@@ -23,10 +23,11 @@ from enginewright.core.config import DefaultStore
 from enginewright.core.default_store import with_store
 from enginewright.core.manifests import record_mark
 from enginewright.core.manifests.captures import capture_mark
+from enginewright.core.observed import LeaseView
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright.observe.fields import Raw, annotations_of, is_deleting, name_of, section, uid_of
-from enginewright.observe.views import job_view
+from enginewright.observe.fields import Raw, annotations_of, entries, is_deleting, name_of, section, uid_of
+from enginewright.observe.views import job_view, lease_view
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -63,10 +64,8 @@ class ReferenceReader:
         an annotation the apiserver sends metadata alone; of each object only what is needed here is kept."""
         records = await self._all(where, CONFIG_MAP, record_mark, f"{labels.ENGINE}=true", metadata=True)
         captures = await self._all(where, CONFIG_MAP, capture_mark, f"{labels.CAPTURES}=true", metadata=True)
-        carriers = [
-            await self._all(where, resource, carried, selector, metadata=True)
-            for resource, selector in ((JOB, labels.STEP), (LEASE, f"{labels.BUILDS}=true"))
-        ]
+        jobs = await self._all(where, JOB, carried, labels.STEP, metadata=True)
+        leases = await self._all(where, LEASE, claim, f"{labels.BUILDS}=true")
         deployments = await self._all(where, DEPLOYMENT, serving, labels.MODEL, metadata=True)
         removers = await self._all(where, JOB, captures_job, f"{labels.STEP}={labels.COMPONENT_CAPTURES}")
         collectors = await self._all(where, JOB, collector_job, f"{labels.STEP}={labels.COMPONENT_GC}")
@@ -79,10 +78,12 @@ class ReferenceReader:
                 records=tuple(filter(None, records[name])),
                 referenced=frozenset().union(*(one.fingerprints for one in models[name]),
                                              (one.fingerprint for one in deployments[name]),
-                                             *(one[name] for one in carriers)) - {""},
+                                             jobs[name], (one.fingerprint for one in leases[name])) - {""},
                 settled=all(one.spoken for one in models[name]),
                 asked=asked(models[name]),
                 jobs=tuple(filter(None, collectors[name])),
+                leases=tuple(replace(one.lease, building=one.fingerprint in jobs[name])
+                             for one in leases[name] if not one.owned),
                 captures=CaptureReferences(
                     namespace=name, now=now,
                     records=tuple(filter(None, captures[name])),
@@ -91,7 +92,7 @@ class ReferenceReader:
                     claims={one.store_uri: one.claim_uid for one in records[name] if one and one.claim_uid},
                     jobs=tuple(filter(None, removers[name]))),
             )
-            for name in sorted({*records, *collectors, *models, *captures, *deployments, *removers}.union(*carriers))
+            for name in sorted({*records, *collectors, *models, *captures, *deployments, *removers, *jobs, *leases})
         ]
 
     async def _all(self, where: str | None, resource: Resource, keep: Callable[[Raw], T], selector: str = "", *,
@@ -125,6 +126,20 @@ class Serving:
     captures: Place | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """The ``lease`` of a build, of which engine, and whether an object owns it."""
+
+    fingerprint: str
+    lease: LeaseView
+    owned: bool
+
+
+def claim(raw: Raw) -> Claim:
+    owned = bool(entries(raw, "metadata", "ownerReferences")) or is_deleting(raw)
+    return Claim(fingerprint=carried(raw), lease=lease_view(raw), owned=owned)
+
+
 def wish(model: Raw, store: DefaultStore) -> Wish:
     return Wish(fingerprints=frozenset(named(section(model, "status"))), spoken=has_spoken(model),
                 bucket=_bucket(model, store), captures=_captures(model, store))
@@ -138,7 +153,7 @@ def serving(raw: Raw) -> Serving:
 
 
 def carried(raw: Raw) -> str:
-    """The fingerprint on a revision, a lease or a build; empty where there is none."""
+    """The fingerprint on a revision, a lease or a build's Job; empty where there is none."""
     return str(annotations_of(raw).get(labels.FINGERPRINT_FULL) or "")
 
 

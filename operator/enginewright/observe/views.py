@@ -75,6 +75,7 @@ def job_view(raw: Raw, pods: Iterable[PodView], outcome: Outcome | None, progres
         fingerprint=_fingerprint(raw),
         store_uri=annotations_of(raw).get(labels.STORE_URI, ""),
         manifest_hash=annotations_of(raw).get(labels.MANIFEST_HASH, ""),
+        retry=annotations_of(raw).get(labels.RETRY, ""),
         deleting=is_deleting(raw),
         pods=tuple(pods),
         outcome=outcome,

@@ -1,4 +1,5 @@
-"""Finds unused engines, and captured requests that are to go, now and then. No object asks, so no pass does it."""
+"""Finds unused engines, captured requests that are to go, and leases of builds that have no owner any more, now and
+then. No object asks, so no pass does it."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from enginewright.act.execute import Actor
 from enginewright.clients.errors import ClientError
 from enginewright.core.collect import collect
 from enginewright.core.collect_captures import collect_captures
+from enginewright.core.collect_leases import collect_leases
 from enginewright.core.config import OperatorConfig
 from enginewright.observe.references import ReferenceReader
 
@@ -40,7 +42,8 @@ class Housekeeper:
         """Raises :class:`~enginewright.clients.errors.ClientError` when it cannot look."""
         for seen in await self._reader.read():
             captures = collect_captures(seen.captures, self._config) if seen.captures else ()
-            for what, actions in (("captures", captures), ("unused engines", collect(seen, self._config))):
+            for what, actions in (("leases without an owner", collect_leases(seen.leases, seen.now)),
+                                  ("captures", captures), ("unused engines", collect(seen, self._config))):
                 try:
                     await self._actor.execute(seen.namespace, actions, log)
                 except ClientError as error:

@@ -571,6 +571,7 @@ class Cluster:
                 fingerprint=meta["annotations"].get(labels.FINGERPRINT_FULL, ""),
                 store_uri=meta["annotations"].get(labels.STORE_URI, ""),
                 manifest_hash=meta["annotations"][labels.MANIFEST_HASH],
+                retry=meta["annotations"].get(labels.RETRY, ""),
             )
 
     def _delete(self, kind: str, name: str) -> None:

@@ -258,6 +258,19 @@ def test_refused_build_is_tried_again_only_for_another_fingerprint_or_on_demand(
     assert len(cluster.running("build")) == (1 if again else 0)
 
 
+def test_a_retry_that_is_set_before_the_failure_is_counted_is_answered_and_the_next_failure_counts() -> None:
+    cluster = building()
+    cluster.finish(NO_ACCURACY)
+    cluster.annotations[labels.RETRY] = "now"
+    cluster.operate()
+    assert build_job(cluster).endswith("-2")
+    cluster.finish(NO_ACCURACY)
+    for _ in range(3):
+        cluster.operate()
+        cluster.wait(400)
+    assert not cluster.running("build")
+
+
 @pytest.mark.parametrize(
     ("pods", "reason", "word"),
     [

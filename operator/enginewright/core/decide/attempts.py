@@ -31,13 +31,14 @@ def catch_up(ctx: PassContext, memory: BuildStatus) -> BuildStatus:
     return memory.model_copy(update={"attempts": newest - 1})
 
 
-def count(ctx: PassContext, memory: BuildStatus, failure: JobFailure) -> BuildStatus:
-    """One failed attempt more; what another would only repeat becomes a ``failure``, which waits for a change."""
+def count(ctx: PassContext, memory: BuildStatus, failure: JobFailure, retry: str) -> BuildStatus:
+    """One failed attempt more, which began under the annotation ``retry``; what another would only repeat becomes a
+    ``failure``, which waits for a change. Who has set another annotation since is answered at once."""
     failures = (memory.failures or 0) + 1
     disruptions = (memory.disruptions or 0) + (failure.reason in DISRUPTIONS)
     final = failure.final(failures - disruptions)
     status = FailureStatus(reason=failure.reason, message=failure.message, device=failure.device or None)
-    return memory.model_copy(
+    counted = memory.model_copy(
         update={
             "attempts": (memory.attempts or 0) + 1,
             "failures": failures,
@@ -45,13 +46,14 @@ def count(ctx: PassContext, memory: BuildStatus, failure: JobFailure) -> BuildSt
             "last_failure_time": timestamp(ctx.now),
             "last_failure": status,
             "failure": status if final else None,
-            "retry": ctx.retry,
+            "retry": retry,
             "step": None,
             "percent": None,
             # What the builder refused stays refused until the fingerprint changes; any new spec may cure the rest.
             "spec_key": None if failure.retry == "never" else build_key(ctx.spec),
         }
     )
+    return forgive(ctx, counted)
 
 
 def retrying(memory: BuildStatus) -> str:

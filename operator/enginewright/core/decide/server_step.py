@@ -27,7 +27,7 @@ from enginewright.core.decide.jobs import (
 )
 from enginewright.core.decide.slice import fingerprints
 from enginewright.core.decide.source import known as known_source
-from enginewright.core.manifests import ask_job, ask_job_name, ask_key, shared_ask_job_name
+from enginewright.core.manifests import ask_job, ask_job_name, ask_key, begun_under, shared_ask_job_name
 from enginewright.core.manifests.common import UID
 from enginewright.core.observed import Elsewhere, JobView
 from enginewright.core.placement import Placement, place
@@ -221,7 +221,7 @@ def _start(ctx: PassContext, name: str, key: str, old: JobView | None, memory: S
     other = ctx.observed.elsewhere
     if other and other.job and other.model and other.job.live:
         return _wait(ctx, other, other.job, memory)
-    make = Create(manifest=ask_job(ctx.owner, ctx.spec, ctx.config, name),
+    make = Create(manifest=begun_under(ask_job(ctx.owner, ctx.spec, ctx.config, name), ctx.retry),
                   why="it is not known what the server image has")
     # The Job may turn out to be another object's, which was faster.
     return _says(memory, Reason.ASKING_SERVER_IMAGE, _asks(name, memory), (make,), requeue=LOOK_AGAIN)
@@ -292,10 +292,10 @@ def _count(ctx: PassContext, job: JobView, key: str, memory: ServerStatus) -> Se
     attempts = (memory.attempts or 0) + 1
     final = failure.final(attempts)
     failure_status = FailureStatus(reason=failure.reason, message=failure.message)
-    memory = memory.model_copy(update={
+    memory = _forgive(ctx, memory.model_copy(update={
         "attempts": attempts, "last_failure_time": timestamp(ctx.now), "last_failure": failure_status,
-        "failure": failure_status if final else None, "retry": ctx.retry, "spec_key": build_key(ctx.spec)})
-    if final:
+        "failure": failure_status if final else None, "retry": job.retry, "spec_key": build_key(ctx.spec)}))
+    if memory.failure:
         return _says(memory, failure_status.reason, f"{failure_status.message} {RETRY_HINT}")
     return _start(ctx, job.name, key, job, memory)
 

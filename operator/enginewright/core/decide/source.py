@@ -18,7 +18,7 @@ from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import jobs
 from enginewright.core.decide.jobs import JobFailure, delete_job
 from enginewright.core.decide.slice import fingerprints
-from enginewright.core.manifests import request_configmap, resolve_job, resolve_job_name
+from enginewright.core.manifests import begun_under, request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
 from enginewright.core.plan import Action, Create
 from enginewright.core.reasons import Condition, Reason
@@ -184,7 +184,8 @@ def _start(ctx: PassContext, old: JobView | None, memory: SourceStatus) -> Sourc
                               namespace=ctx.obj.namespace)
     return _says(memory, Reason.RESOLVING, _looks(ctx, name), (
         Create(manifest=request_configmap(ctx.owner, name, request), why="the request of the resolve Job"),
-        Create(manifest=resolve_job(ctx.owner, ctx.spec, ctx.config), why="the source's digests are not known"),
+        Create(manifest=begun_under(resolve_job(ctx.owner, ctx.spec, ctx.config), ctx.retry),
+               why="the source's digests are not known"),
     ))
 
 
@@ -214,9 +215,10 @@ def _count(ctx: PassContext, job: JobView, memory: SourceStatus) -> SourceResult
     status = FailureStatus(reason=failure.reason, message=failure.message)
     final = failure.final(attempts)
     memory = SourceStatus(
-        key=memory.key, attempts=attempts, last_failure_time=timestamp(ctx.now), retry=ctx.retry,
+        key=memory.key, attempts=attempts, last_failure_time=timestamp(ctx.now), retry=job.retry,
         spec_key=build_key(ctx.spec), failure=status if final else None, last_failure=status)
-    return _failed(memory, status) if final else _start(ctx, job, memory)
+    memory = _forgive(ctx, memory)
+    return _failed(memory, memory.failure) if memory.failure else _start(ctx, job, memory)
 
 
 def _failed(memory: SourceStatus, failure: FailureStatus) -> SourceResult:

@@ -10,6 +10,7 @@ from enginewright.core.manifests.common import Owner
 from enginewright.core.manifests.deployment import deployment, deployment_name, monitored, proven_digest, revision_name
 from enginewright.core.manifests.fleet import fleet_service, member, member_key
 from enginewright.core.manifests.gc_job import gc_job
+from enginewright.core.manifests.jobs import begun_under
 from enginewright.core.manifests.pdb import pdb
 from enginewright.core.manifests.record import engine_record, read_record, record_mark, record_name
 from enginewright.core.manifests.request_configmap import request_configmap
@@ -30,7 +31,7 @@ from enginewright.core.manifests.signing import signing_secret
 __all__ = [
     "LEASE_SECONDS", "NO_REVISION", "Owner", "activator", "activator_name",
     "activator_service", "ask_job", "ask_job_name", "ask_key", "backend_name", "backend_service",
-    "batch_job", "batch_job_name", "batch_key",
+    "batch_job", "batch_job_name", "batch_key", "begun_under",
     "build_deadline", "build_job", "build_job_name", "build_lease", "caches",
     "claim_template", "claim_template_name", "deployment", "deployment_name", "engine_record",
     "fleet_service", "gc_job", "grpc_route", "holder_identity", "http_route", "member", "member_key",

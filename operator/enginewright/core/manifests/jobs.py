@@ -89,6 +89,15 @@ def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     })
 
 
+def begun_under(manifest: JSON, retry: str) -> JSON:
+    """The Job with the retry annotation of its object that it was made under: a failure counts for that one, and a user
+    who has set another by the time that the operator sees it is answered. The hash stays: it is no other Job."""
+    if not retry:
+        return manifest
+    meta = manifest["metadata"]
+    return {**manifest, "metadata": {**meta, "annotations": {**meta["annotations"], labels.RETRY: retry}}}
+
+
 def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     claims = source_claims(spec)
     volumes = [{"name": "request", "configMap": {"name": step.name}},

@@ -35,6 +35,7 @@ from enginewright.core.decide.jobs import (
 )
 from enginewright.core.decide.source import missing_claim
 from enginewright.core.manifests import (
+    begun_under,
     build_deadline,
     build_job,
     build_job_name,
@@ -179,7 +180,8 @@ def _create(build: _Build, memory: BuildStatus) -> BuildResult:
                     why="build Jobs sign engines with it"),
             Create(manifest=request_configmap(ctx.owner, build.name, build.request),
                    why="the request of the build Job"),
-            Create(manifest=_job(build), why=f"no engine {build.fingerprint[:8]} in the store"),
+            Create(manifest=begun_under(_job(build), ctx.retry),
+                   why=f"no engine {build.fingerprint[:8]} in the store"),
         ),
     )
 
@@ -262,7 +264,7 @@ def _finish(build: _Build, job: JobView, outcome: Outcome) -> BuildResult:
     """Writes the record and goes on in the same pass: the engine can be served."""
     ctx, memory = build.ctx, build.memory.model_copy(update={"job": job.name, "step": None, "percent": None})
     if outcome.fingerprint not in ("", build.fingerprint):
-        return _count(build, JobFailure(
+        return _count(build, job, JobFailure(
             reason=Reason.BUILD_FAILED, retry="spec",
             message=f"Job {job.name} built {outcome.fingerprint[:8]} where {build.fingerprint[:8]} was asked for: "
                     f"operator and builder image are of different releases."))
@@ -305,16 +307,16 @@ def _fail(build: _Build, job: JobView) -> BuildResult:
     if raised and failure.reason == Reason.BUILD_DEADLINE_EXCEEDED:
         # A user raised the budget while it ran, for the same engine: the remedy is there already.
         failure = replace(failure, retry="always")
-    failed = _count(build, failure)
+    failed = _count(build, job, failure)
     why = "its server does not start" if server_gave_up(job) else "its pod ran out of time, as another one would"
     stop = (delete_job(job, why),) if job.live else ()
     return replace(failed, candidates=candidates, actions=(*stop, *failed.actions))
 
 
-def _count(build: _Build, failure: JobFailure) -> BuildResult:
+def _count(build: _Build, job: JobView, failure: JobFailure) -> BuildResult:
     """Remembers the failure and says what the next pass will say of it."""
     done = spent(build.name, "the request of a build that failed")
-    result = _start(replace(build, memory=attempts.count(build.ctx, build.memory, failure)))
+    result = _start(replace(build, memory=attempts.count(build.ctx, build.memory, failure, job.retry)))
     return replace(result, actions=(done, *result.actions))
 
 
