@@ -42,8 +42,8 @@ from enginewright.observe.together import together
 from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
-# Of the period, after which replicas are asked again where one look alone would scale up. So a queue is answered within
-# a second and a half, wherever in a period it begins; a spike that is over sooner is none.
+# Of the period without many replicas, after which replicas are asked again where one look alone would scale up. So a
+# queue is answered within a second and a half, wherever in a period it begins; a spike that is over sooner is none.
 AGAIN: Final = 0.4
 # Replicas a second. To read 300 of them each second takes 22 % of a core, judging and all (docs/benchmarks/scale.md,
 # "Read queues"): so many take three eighths, and leave the rest to passes.
@@ -275,7 +275,7 @@ class Signals:
         # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
         alone = target.capacity is None and not target.prometheus
         again = alone and awaits_another(window, target.current, target.limits, now)
-        return self.period * AGAIN if again else self.period
+        return self._period * AGAIN if again else self.period
 
     def _outdated(self, watched: _Watched, decision: ScaleDecision, window: SignalWindow, now: float) -> bool:
         """Whether status is due to show other figures or words."""

@@ -22,7 +22,7 @@ from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.core.scaling.shown import Shown
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
-from enginewright.observe.signals import REFRESHES, Signals, Target
+from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window
 
 KEY = Key("ns", "m")
@@ -283,11 +283,11 @@ async def test_only_what_status_shows_differently_asks_for_a_pass(signals: Signa
 
 
 async def test_many_queues_that_move_share_what_passes_there_may_be(
-    signals: Signals, fleet: Fleet, heard: Heard
+    signals: Signals, fleet: Fleet, heard: Heard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One every twenty seconds here."""
+    monkeypatch.setattr("enginewright.observe.signals.REFRESHES", 1 / 20)
     fleet.queued = {"127.0.0.1": 4}
-    for number in range(int(20 * REFRESHES)):
-        signals.watch(Key("ns", f"other-{number}"), target(limits=None))
     signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=0)))
     await _rounds(heard, 45)
     assert heard.told == [KEY] * 3
@@ -328,6 +328,16 @@ async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_i
     signals.watch(KEY, target("127.0.0.1"))
     await until(lambda: KEY in heard.woken and (window := signals.window(KEY)) and len(window.samples) == 2)
     assert len(heard.scrapes) == 3
+
+
+async def test_with_more_replicas_than_can_be_read_it_is_looked_at_again_as_soon(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    signals._readings = 1e-6
+    fleet.queued = {"127.0.0.1": 40}
+    signals.watch(KEY, target("127.0.0.1"))
+    await until(lambda: len(heard.scrapes) == 2 and KEY in heard.woken)
+    assert signals.period == 1e6
 
 
 async def test_more_replicas_than_can_be_read_are_all_read_less_often(
