@@ -33,7 +33,8 @@ def catch_up(ctx: PassContext, memory: BuildStatus) -> BuildStatus:
 
 def count(ctx: PassContext, memory: BuildStatus, failure: JobFailure, retry: str) -> BuildStatus:
     """One failed attempt more, which began under the annotation ``retry``; what another would only repeat becomes a
-    ``failure``, which waits for a change. Who has set another annotation since is answered at once."""
+    ``failure``, which waits for a change. A user who has set another annotation
+    since is answered at once."""
     failures = (memory.failures or 0) + 1
     disruptions = (memory.disruptions or 0) + (failure.reason in DISRUPTIONS)
     final = failure.final(failures - disruptions)

@@ -223,10 +223,10 @@ def _live(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
     return {"p99_milliseconds": legible(found), "p99_time": None if found is None else timestamp(ctx.now)}
 
 
-def shown(told: AutoscalingStatus) -> Shown:
+def shown(memory: AutoscalingStatus) -> Shown:
     """What status tells of the moment."""
-    return Shown(queue_depth=told.queue_depth, p99=told.p99_milliseconds, rejected=told.rejected,
-                 hit_share=told.cache_hit_share)
+    return Shown(queue_depth=memory.queue_depth, p99=memory.p99_milliseconds, rejected=memory.rejected,
+                 hit_share=memory.cache_hit_share)
 
 
 def _rejected(ctx: PassContext, before: AutoscalingStatus) -> dict[str, object]:
