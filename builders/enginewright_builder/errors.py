@@ -117,6 +117,12 @@ def first_line(error: BaseException, most: int = 200) -> str:
     return _in_a_line(line, most) or type(error).__name__
 
 
+def last_line(error: BaseException, most: int = 200) -> str:
+    """What TorchScript says behind the stack of its own code."""
+    line = next((line for line in reversed(str(error).splitlines()) if line.strip()), "")
+    return _in_a_line(line, most) or type(error).__name__
+
+
 def brief(error: BaseException, most: int = 300) -> str:
     """In one line of ``most`` characters, without a client's own data structures behind it, and without what addresses
     have of users and passwords. Of an error without a word it is the class."""

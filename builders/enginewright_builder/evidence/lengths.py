@@ -14,7 +14,7 @@ from enginewright_builder.contract import Padding
 from enginewright_builder.data.lengths import lengths, ranked, spread
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Joined
-from enginewright_builder.errors import UserError, brief
+from enginewright_builder.errors import TransientError, UserError, brief, classify
 from enginewright_builder.evidence.frames import staircase
 from enginewright_builder.models.base import SourceModel, pad_token
 from enginewright_builder.models.texted import Texted, given, in_tokens
@@ -59,6 +59,8 @@ def settle(source: SourceModel, stated: Padding | None, evaluation: SampleSet, *
     try:
         return _settled(source, known, stated, evaluation, rounded=rounded)
     except Exception as error:  # of any library: no user has said that the model takes other lengths than its data
+        if isinstance(known_error := classify(error), TransientError):  # memory that is short says nothing of the model
+            raise known_error from error
         return Settled(notes=("Requests of different length are not joined: the source model does not answer parts of "
                               f"its data: {brief(error, 200)}.",))
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.errors import UserError, first_line, known_or
+from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import SourceModel, not_in
 from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import example_inputs
@@ -111,11 +111,11 @@ def _whole(path: Path, module: torch.jit.ScriptModule, stated: Interface, folder
                         device, stated=True)
 
 
-def _fails(error: RuntimeError, stated: Interface) -> UserError:
-    reason = str(error).strip().splitlines()[-1][:200]
-    return UserError("InterfaceInvalid", f"the model fails on inputs of the stated interface: {reason}",
-                     field="spec.interface.inputs", value=", ".join(spec.name for spec in stated.inputs),
-                     remedy="write the types and shapes that the model was made for")
+def _fails(error: RuntimeError, stated: Interface) -> BuilderError:
+    return known_or(error, UserError(
+        "InterfaceInvalid", f"the model fails on inputs of the stated interface: {last_line(error)}",
+        field="spec.interface.inputs", value=", ".join(spec.name for spec in stated.inputs),
+        remedy="write the types and shapes that the model was made for"))
 
 
 def _load(path: Path) -> torch.jit.ScriptModule:

@@ -116,9 +116,8 @@ class RuntimeStatus(StatusModel):
 
 
 class ServerStatus(StatusModel):
-    """What the server image has, as it said itself. It is asked again when spec.serving.image or an image of the
-    operator is another, or when a replica turns out to run another digest under the
-    same name."""
+    """What the server image has, by its own account. The operator asks the image again when spec.serving.image or the
+    operator's own images change, or when a replica runs another digest of the same name."""
 
     image: str
     """The image, as it is named."""

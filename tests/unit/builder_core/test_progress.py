@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.contract import BUILD_STEPS, ContractError, Outcome
-from enginewright_builder.errors import TransientError, UserError, brief, classify, first_line, known_or
+from enginewright_builder.errors import TransientError, UserError, brief, classify, first_line, known_or, last_line
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.steps import Budget, Steps
 
@@ -87,12 +87,13 @@ def test_a_model_is_not_blamed_for_its_machine(error: Exception, reason: str) ->
     assert known_or(error, UserError("UnsupportedModel", "it cannot be opened")).reason == reason
 
 
-@pytest.mark.parametrize(("error", "line", "whole"), [
-    (ValueError("\n  first \nsecond"), "first", "first second"), (AssertionError(), "AssertionError", "AssertionError"),
-    (ValueError("https://user:secret@host/x"), "https://***@host/x", "https://***@host/x"),
+@pytest.mark.parametrize(("error", "first", "last", "whole"), [
+    (ValueError("\n  first \nsecond"), "first", "second", "first second"),
+    (AssertionError(), "AssertionError", "AssertionError", "AssertionError"),
+    (ValueError("https://user:secret@host/x"), *3 * ("https://***@host/x",)),
 ])
-def test_errors_are_quoted_in_a_line(error: Exception, line: str, whole: str) -> None:
-    assert (first_line(error), brief(error)) == (line, whole)
+def test_errors_are_quoted_in_a_line(error: Exception, first: str, last: str, whole: str) -> None:
+    assert (first_line(error), last_line(error), brief(error)) == (first, last, whole)
 
 
 def test_the_outcome_is_one_line() -> None:

@@ -13,7 +13,7 @@ from enginewright_builder.contract import Interface, Padding, TensorSpec
 from enginewright_builder.data.lengths import alone, load_samples, size
 from enginewright_builder.data.sets import SampleSet
 from enginewright_builder.engines.base import Joined
-from enginewright_builder.errors import UserError
+from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.evidence.joining import counted, to_longest
 from enginewright_builder.evidence.lengths import borne_by, buckets, run_positions, settle, steps
 from enginewright_builder.padding import Fill
@@ -176,6 +176,14 @@ def test_a_model_that_takes_some_lengths_alone_is_left_as_it_is() -> None:
     found = settled(Hears(even), sounds(41, 41, 41))
     assert found.joined is None
     assert "does not answer parts of its data: cannot add 7 to 8 frames" in found.notes[0]
+
+
+def test_memory_that_is_short_is_not_blamed_on_the_model() -> None:
+    def large(frames: Any) -> Any:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes")
+
+    with pytest.raises(TransientError, match="ran out of memory"):
+        settled(Hears(large), sounds(40, 90, 200))
 
 
 def test_an_engine_is_held_to_the_frames_of_each_sound() -> None:
