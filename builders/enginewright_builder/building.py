@@ -23,6 +23,7 @@ from enginewright_builder.engine_store.signing import read_keys
 from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Runner
 from enginewright_builder.engines.buckets import batch_buckets
 from enginewright_builder.engines.composite import CompositeRunner
+from enginewright_builder.engines.own_steps import own_stepped
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
@@ -39,10 +40,12 @@ from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
 from enginewright_builder.onnx_sparse import sparse_share
 from enginewright_builder.onnx_weights import Weights, weights_of
+from enginewright_builder.own_steps import of_source
 from enginewright_builder.padding import USUAL_MASK
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
@@ -103,10 +106,7 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
-    if isinstance(prepared.source, Texted):
-        every, chosen = (texted(some, prepared.source.interface, prepared.source.tokeniser) for some in (every, chosen))
-    if isinstance(prepared.source, Sequenced):
-        every, chosen = (sequenced(some, prepared.source.inner.interface) for some in (every, chosen))
+    every, chosen = (_around(prepared.source, some) for some in (every, chosen))
     try:
         climbed = _climb(chosen, every if request.engine.fallback == "source" else (), resolved, prepared, scratch,
                          steps, budget)
@@ -122,6 +122,15 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     if request.engine.profile:
         document = dataclasses.replace(document, profiles=_profiles(keeper, prepared, climbed, scratch, steps, budget))
     keeper.write(dataclasses.replace(document, steps=dict(steps.seconds), spent=budget.spent))
+
+
+def _around(source: SourceModel, engines: Sequence[Engine]) -> Sequence[Engine]:
+    """``engines`` with all that stands around the source."""
+    if isinstance(source, OwnStepped):
+        return own_stepped(_around(source.inner, engines), source)
+    if isinstance(source, Texted):
+        return texted(engines, source.interface, source.tokeniser)
+    return sequenced(engines, source.inner.interface) if isinstance(source, Sequenced) else engines
 
 
 def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: Climb, engines: Sequence[Engine],
@@ -196,7 +205,7 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
-        settled = Settled() if isinstance(source, Sequenced) else settle(
+        settled = Settled() if isinstance(source, Sequenced | OwnStepped) else settle(
             source, request.interface.padding if request.interface else None, evaluation,
             rounded=request.device.accelerator == "gpu")
         for note in (*source.notes, *settled.notes):
@@ -238,7 +247,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
                                calibration=_calibration(prepared),
                                max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
                                example=take(prepared.evaluation.typical), source=in_tokens(prepared.source),
-                               located=resolved.located, stated=without_texts(request.interface),
+                               located=resolved.located, stated=without_texts(of_source(request.interface)),
                                joined=prepared.settled.joined, weights=prepared.weights,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),

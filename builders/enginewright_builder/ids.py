@@ -2,7 +2,8 @@
 less, so that they are compared by how many are equal. A cosine says nothing of them; of one number a sample it is 1,
 whatever the number is.
 
-By type alone: outputs of 32 or 64 bits that are whole numbers, and booleans. Fewer bits are amounts, such as pixels.
+By type alone: outputs of 32 or 64 bits that are whole numbers, booleans, and texts. Fewer bits are amounts, such as
+pixels.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ ID_TYPES = frozenset({"bool", "int32", "int64", "uint32", "uint64"})
 
 
 def are_ids(array: Array) -> bool:
-    return str(array.dtype) in ID_TYPES
+    return str(array.dtype) in ID_TYPES or array.dtype.kind == "O"
 
 
 def equal_share(reference: Array, candidate: Array) -> npt.NDArray[np.float64]:

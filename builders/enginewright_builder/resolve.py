@@ -40,11 +40,12 @@ from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import ID_TYPES
 from enginewright_builder.normalise import taken
+from enginewright_builder.own_steps import answered, check_request, check_steps, of_source, sent
 from enginewright_builder.padding import fill
 from enginewright_builder.postprocess import best_few_in, finished, without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.sequences import check_sequences, fixed, in_steps
-from enginewright_builder.shapes import checked
+from enginewright_builder.shapes import STRING, checked
 from enginewright_builder.sources import places, tensorflow_packages
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.fetching import fetch
@@ -80,7 +81,9 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     check_task(request.accuracy)
     captured.check_no_labels(request)
     _check_numbers(request)
-    stated = without_steps(request.interface)
+    check_request(request)
+    own = of_source(request.interface)
+    stated = without_steps(own)
     if stated is not None:
         checked(stated, told=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
@@ -91,6 +94,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if request.interface is not None and request.interface.sequence_batching:
         check_sequences(located.format, request.interface)
         _check_beside_sequences(request)
+    check_steps(path, located, request.interface)
     check_texts(located, stated)
     for index, step in enumerate(request.interface.postprocess if request.interface else ()):
         check_detection_source(located, step, f"spec.interface.postprocess[{index}].detection.fromSource")
@@ -98,7 +102,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     if located.format in tensorflow_packages.FORMATS:
         tensorflow_packages.packages()
     if located.format in _TELLING:
-        _own_interface(located, request.interface)
+        _own_interface(located, own)
     metric_graph = find_metric(request.accuracy.metric, beside)
     notes = list(located.notes)
     half, other = captured.halves(request)
@@ -166,13 +170,17 @@ def _data(request: BuildRequest, located: Located, data: DataRequest | None, whe
     else:
         path, digest = fetch(data.uri, FetchContext(mounts=request.mounts, scratch=scratch, field=where.path,
                                                     digest=data.digest))
-    words = located.format == "onnx" or text_input(request.interface) is not None
+    words = (located.format == "onnx" or text_input(request.interface) is not None
+             or any(spec.dtype == STRING for spec in sent(request.interface)))
     samples = read_samples(path, where, columns(request.accuracy), words=words)
     return captured.part_of(samples, part).limited(data.samples), digest
 
 
 def _fitting(located: Located, interface: Interface | None, samples: SampleFile, where: DataField) -> SampleFile:
     """Samples in the model's own types, as far as these are known without PyTorch; the build checks again."""
+    if asked_with := sent(interface):
+        return check_against(samples, Interface(inputs=asked_with), where)
+    interface = of_source(interface)
     if spec := text_input(interface):
         return check_against(samples, Interface(inputs=(spec,)), where)
     if located.format == "huggingface" and samples.texts and not _has_tokenizer(located.path):
@@ -232,9 +240,9 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     if accuracy.task is None:
         return
     check_units(accuracy.task, len(set(queries)) or len(evaluation))
-    tells = located.format in _TELLING
-    known = _own_interface(located, request.interface) if tells else request.interface
-    outputs = known.outputs if known else ()
+    tells = located.format in _TELLING and not answered(request.interface)
+    known = _own_interface(located, of_source(request.interface)) if tells else request.interface
+    outputs = answered(request.interface) or (known.outputs if known else ())
     if not outputs or (not tells and request.interface and request.interface.postprocess):
         return
     named = {spec.name: spec for spec in outputs}

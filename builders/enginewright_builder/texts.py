@@ -70,11 +70,13 @@ def _check_files(located: Located, spec: TensorSpec, field: str) -> None:
     asks = f"token ids are to be made of input {spec.name!r} as the source says, and the source"
     if located.format != "huggingface":
         raise _invalid(f"{asks} is {located.format}, not huggingface", field, "true",
-                       f"give the model as a Hugging Face folder with {TOKENIZER_FILE}, or let clients send token ids")
+                       f"give the model as a Hugging Face folder with {TOKENIZER_FILE}, name a function of yours in "
+                       "spec.interface.pythonSteps, or let clients send token ids")
     if not (located.path / TOKENIZER_FILE).is_file():
         raise _invalid(f"{asks} has no {TOKENIZER_FILE}", field, "true",
                        "write it into the model's folder: AutoTokenizer.from_pretrained(F).save_pretrained(F) of "
-                       "transformers makes it of older files in F; or let clients send token ids")
+                       "transformers makes it of older files in F; or name a function of yours in "
+                       "spec.interface.pythonSteps, or let clients send token ids")
 
 
 def _invalid(message: str, field: str, value: object, remedy: str) -> UserError:

@@ -264,7 +264,12 @@ def typical_norms(references: Sequence[Tensors]) -> dict[str, float]:
     if not filled or not any(_samples(batch) for batch in references):
         raise UserError("EvaluationEmpty", "there is no answer to compare", field="spec.accuracy.evaluation.uri",
                         value=len(references), remedy="give samples to which the model answers something")
-    return {name: float(np.median(np.concatenate([norms(batch[name]) for batch in references]))) for name in filled}
+    return {name: _typical_norm([batch[name] for batch in references]) for name in filled}
+
+
+def _typical_norm(batches: Sequence[Array]) -> float:
+    """Texts have none."""
+    return 0.0 if batches[0].dtype.kind == "O" else float(np.median(np.concatenate(list(map(norms, batches)))))
 
 
 def _parts(reference: Tensors, candidate: Tensors) -> Iterator[tuple[Tensors, Tensors]]:
@@ -293,5 +298,5 @@ def _mismatch(reference: Tensors, candidate: Tensors) -> str:
 def _not_finite(batch: Tensors) -> Array:
     """Places of the samples that hold NaN or infinity. Whole numbers never do. Sums and products of a NaN or an
     infinity are one, too: no copy is needed."""
-    wrong = [~np.isfinite(norms(array)) for array in batch.values() if array.size and array.dtype.kind not in "iub"]
+    wrong = [~np.isfinite(norms(array)) for array in batch.values() if array.size and array.dtype.kind not in "iubO"]
     return np.flatnonzero(np.any(wrong, axis=0)) if wrong else np.zeros(0, np.intp)

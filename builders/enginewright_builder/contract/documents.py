@@ -22,7 +22,8 @@ _WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"), "Interface": ("postprocess", "padding", "sequence_batching"),
+    "TensorSpec": ("normalise", "preprocess"),
+    "Interface": ("postprocess", "padding", "sequence_batching", "python_steps"),
     "PostprocessStep": ("axis", "k", "detection"), "AccuracyRequest": ("task", "group_by"),
     "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate", "shard"),

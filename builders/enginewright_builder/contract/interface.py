@@ -135,13 +135,26 @@ class SequenceBatching:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PythonSteps:
+    """Functions of the user's own, ``FILE.py:FUNCTION`` in the source's folder: ``preprocess`` makes all that the model
+    takes of what clients send, ``postprocess`` what clients get of all that it answers. Empty: there is none. ``files``
+    of that folder lie beside them wherever they run."""
+
+    preprocess: str = ""
+    postprocess: str = ""
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interface:
     """``outputs`` are the source's own; ``postprocess`` is applied to them in its order. ``padding`` None:
     as the source suggests. ``sequence_batching`` None: the server keeps no state, and clients send all that the model
-    takes."""
+    takes. With ``python_steps`` that preprocess ``inputs`` are what clients send, with those that postprocess
+    ``outputs`` are what clients get, and the source tells its own."""
 
     inputs: tuple[TensorSpec, ...] = ()
     outputs: tuple[TensorSpec, ...] = ()
     postprocess: tuple[PostprocessStep, ...] = ()
     padding: Padding | None = None
     sequence_batching: SequenceBatching | None = None
+    python_steps: PythonSteps | None = None

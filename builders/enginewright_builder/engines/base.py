@@ -145,6 +145,11 @@ class BuildContext:
     time_left: Callable[[], float] = lambda: math.inf
 
 
+def in_python(context: BuildContext) -> BuildContext:
+    """For an engine that has something before or behind it which Triton's Python backend alone runs."""
+    return replace(context, runtime=replace(context.runtime, backends=("python",)))
+
+
 class OutOfTimeError(Exception):
     """A trial was stopped, as its time was over."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from enginewright_builder.engines.around import is_around
 from enginewright_builder.engines.base import Artifact, Engine, Member, Rung, Runner
 from enginewright_builder.tensors import Call, Tensors
-from enginewright_builder.texts import TOKENISER_FILE
 
 
 def combine(members: Sequence[Member]) -> Artifact:
     """One artifact of ``members``, two at least, ascending by ``up_to``; one artifact may serve several ranges.
 
-    The files of each lie in a folder of their own (``m0/``, ``m1/``…), but for the tokenizer, which is everyone's.
+    The files of each lie in a folder of their own (``m0/``, ``m1/``…), but for what stands around all of them.
     Triton's Python backend runs it, also members that a native backend could run alone. Raises ``ValueError`` for
     members out of order or of other interfaces.
     """
@@ -23,7 +23,7 @@ def combine(members: Sequence[Member]) -> Artifact:
     if any(other.interface != first.interface for other in others):
         raise ValueError("the members of a composite differ in their interface")
     folders = member_folders(members)
-    files = {name if name == TOKENISER_FILE else f"{folder}/{name}": path
+    files = {name if is_around(name) else f"{folder}/{name}": path
              for member, folder in zip(members, folders, strict=True) for name, path in member.artifact.files.items()}
     return Artifact(
         rung=Rung(backend=_joined(one.artifact.rung.backend for one in members),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from enginewright_builder.contract import Interface
-from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import Artifact, BuildContext, Engine, ExportedModel, Rung, Runner, in_python
 from enginewright_builder.models.sequenced import first_call, unrolled
 from enginewright_builder.tensors import Call, Tensors
 
@@ -26,13 +26,13 @@ class _Sequenced:
         self.name, self._inner, self._interface = inner.name, inner, interface
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
-        return self._inner.rungs(precision, _in_python(context))
+        return self._inner.rungs(precision, in_python(context))
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
-        return self._inner.specialised(rung, _in_python(context))
+        return self._inner.specialised(rung, in_python(context))
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
-        return replace(self._inner.build(rung, model, _in_python(context)), interface=self._interface)
+        return replace(self._inner.build(rung, model, in_python(context)), interface=self._interface)
 
     def load(self, artifact: Artifact) -> Runner:
         return _SequenceRunner(self._inner.load(artifact), self._interface)
@@ -48,8 +48,3 @@ class _SequenceRunner:
     def bind(self, inputs: Tensors) -> Call:
         """One step, as the source is timed."""
         return self._inner.bind(first_call(self._interface, inputs))
-
-
-def _in_python(context: BuildContext) -> BuildContext:
-    """Where the state is kept."""
-    return replace(context, runtime=replace(context.runtime, backends=("python",)))

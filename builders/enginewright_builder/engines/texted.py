@@ -20,6 +20,7 @@ from enginewright_builder.engines.base import (
     Foresighted,
     Rung,
     Runner,
+    in_python,
 )
 from enginewright_builder.pod.python_model.tokeniser import Tokeniser
 from enginewright_builder.tensors import Call, Tensors
@@ -36,13 +37,13 @@ class _Texted:
         self.name, self._inner, self._interface, self._tokeniser = inner.name, inner, interface, tokeniser
 
     def rungs(self, precision: str, context: BuildContext) -> Sequence[Rung]:
-        return self._inner.rungs(precision, _in_python(context))
+        return self._inner.rungs(precision, in_python(context))
 
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
-        return self._inner.specialised(rung, _in_python(context))
+        return self._inner.specialised(rung, in_python(context))
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
-        own = self._inner.build(rung, model, _in_python(context))
+        own = self._inner.build(rung, model, in_python(context))
         return replace(own, files={**own.files, TOKENISER_FILE: self._tokeniser}, interface=self._interface)
 
     def load(self, artifact: Artifact) -> Runner:
@@ -53,7 +54,7 @@ class _Texted:
 class _Foresighted(_Texted):
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
         assert isinstance(self._inner, Foresighted)  # else it is no engine of this class
-        return self._inner.begin(rung, model, _in_python(context))
+        return self._inner.begin(rung, model, in_python(context))
 
 
 class _TextRunner:
@@ -71,8 +72,3 @@ class _TextRunner:
         """Token ids go in as they are."""
         texts = inputs.get(self._tokeniser.input)
         return inputs if texts is None else self._tokeniser.arrays(texts)
-
-
-def _in_python(context: BuildContext) -> BuildContext:
-    """No backend of Triton's but Python runs a tokenizer."""
-    return replace(context, runtime=replace(context.runtime, backends=("python",)))

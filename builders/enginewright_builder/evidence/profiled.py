@@ -15,6 +15,7 @@ from pathlib import Path
 
 from enginewright_builder.competition.ladder import Climb
 from enginewright_builder.contract import PROFILE_FOLDER, dumps, load
+from enginewright_builder.engines.around import is_around
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.engines.beside import environment
 from enginewright_builder.engines.profile_worker import FOUND, TRACE, Job, keep_inputs
@@ -22,7 +23,6 @@ from enginewright_builder.engines.torch_compile import DESCRIPTION_FILE, PACKAGE
 from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.tensors import Tensors
-from enginewright_builder.texts import TOKENISER_FILE
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _run(words: list[str], until: float) -> None:
 
 def _files(artifact: Artifact, source: SourceModel, folder: Path) -> dict[str, Path]:
     """What is profiled: the engine's own files, but for PyTorch's on a CPU, which are compiled once more."""
-    files = {name: path for name, path in artifact.files.items() if name != TOKENISER_FILE}
+    files = {name: path for name, path in artifact.files.items() if not is_around(name)}
     rung = artifact.rung
     if rung.backend != "torch":
         return files

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tritonclient.grpc import service_pb2
-from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
+from tritonclient.utils import (
+    deserialize_bytes_tensor,
+    np_to_triton_dtype,
+    serialize_byte_tensor,
+    triton_to_np_dtype,
+)
 
 from enginewright_builder.tensors import Steps
 
@@ -62,11 +67,12 @@ class TruncatedAnswerError(ValueError):
 
 
 def decode(payload: bytes) -> dict[str, NDArray[Any]]:
-    """Outputs of one ModelInfer response by name (numbers only). Raises :class:`TruncatedAnswerError`."""
+    """Outputs of one ModelInfer response by name; texts, which are UTF-8, as ``str``. Raises
+    :class:`TruncatedAnswerError`."""
     message = service_pb2.ModelInferResponse.FromString(payload)
     outputs = {}
     for entry, raw in zip(message.outputs, message.raw_output_contents, strict=True):
-        array = np.frombuffer(raw, dtype=triton_to_np_dtype(entry.datatype))
+        array = _texts(raw) if entry.datatype == "BYTES" else np.frombuffer(raw, triton_to_np_dtype(entry.datatype))
         if array.size != prod(entry.shape):
             raise TruncatedAnswerError(f"output {entry.name!r} has the shape {list(entry.shape)} and {array.size} "
                                        "numbers")
@@ -94,6 +100,10 @@ def unpadded(inputs: Mapping[str, NDArray[Any]], mask: str) -> dict[str, NDArray
     marks = inputs[mask]
     length = max(1, int(np.flatnonzero(marks.any(axis=0)).max(initial=0)) + 1)
     return {name: array[:, :length] if array.shape[:2] == marks.shape else array for name, array in inputs.items()}
+
+
+def _texts(raw: bytes) -> NDArray[Any]:
+    return np.array([text.decode() for text in deserialize_bytes_tensor(raw)], np.object_)
 
 
 def _raw(array: NDArray[Any]) -> bytes:

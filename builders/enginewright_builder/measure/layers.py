@@ -66,11 +66,11 @@ class Layers:
 
 
 def split(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: float, *,
-          tokenising_ms: float | None = None, folded: Folded | None = None) -> Layers:
+          ahead_ms: float | None = None, behind_ms: float | None = None, folded: Folded | None = None) -> Layers:
     """From two readings of Triton's cumulative ``inference_stats`` around a window, and the client's mean in it.
 
-    ``tokenising_ms`` is what of a request's compute went by before the engine ran, None where clients send no texts.
-    ``folded`` are the shares of the rest that are not the model's."""
+    ``ahead_ms`` and ``behind_ms`` are what of a request's compute went by before the engine ran and after it, None
+    where nothing did. ``folded`` are the shares of the rest that are not the model's."""
 
     def mean_ms(part: str) -> float:
         count = int(after[part]["count"]) - int(before[part]["count"])
@@ -80,15 +80,19 @@ def split(before: Mapping[str, Any], after: Mapping[str, Any], client_mean_ms: f
     copies = mean_ms("compute_input") + mean_ms("compute_output")
     server = queue + compute + copies
     fit = client_mean_ms / server if server > client_mean_ms else 1.0
-    texts = None if tokenising_ms is None else min(tokenising_ms, compute)
-    engine, shares = compute - (texts or 0.0), folded or Folded(batch=0)
+    ahead = None if ahead_ms is None else min(ahead_ms, compute)
+    behind = None if behind_ms is None else min(behind_ms, compute - (ahead or 0.0))
+    engine, shares = compute - (ahead or 0.0) - (behind or 0.0), folded or Folded(batch=0)
     first = None if shares.preprocess is None else engine * shares.preprocess
     last = None if shares.postprocess is None else engine * shares.postprocess
     model = engine - (first or 0.0) - (last or 0.0)
-    ahead = None if texts is None and first is None else ((texts or 0.0) + (first or 0.0)) * fit
     return Layers(queue_ms=queue * fit, compute_ms=model * fit, input_output_ms=copies * fit,
                   transport_ms=max(0.0, client_mean_ms - server), disagreement_ms=max(0.0, server - client_mean_ms),
-                  preprocess_ms=ahead, postprocess_ms=None if last is None else last * fit)
+                  preprocess_ms=_sum(ahead, first, fit), postprocess_ms=_sum(behind, last, fit))
+
+
+def _sum(one: float | None, other: float | None, fit: float) -> float | None:
+    return None if one is None and other is None else ((one or 0.0) + (other or 0.0)) * fit
 
 
 def advice(layers: Layers, serving: ServingChoice, *, bound: Bound = "", triton_backend: str = "python"

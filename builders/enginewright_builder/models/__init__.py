@@ -11,6 +11,7 @@ from enginewright_builder.detection import check_detection_source, detections_in
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, Tokenize, TorchProgram
 from enginewright_builder.normalise import taken
+from enginewright_builder.own_steps import folder_of, of_source
 from enginewright_builder.postprocess import without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.sequences import check_sequences
@@ -31,7 +32,8 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
     says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes;
     where it says what becomes of outputs the model answers that. Where clients send texts the source is behind its own
-    tokenizer. Where it says what is state a sample is a whole sequence.
+    tokenizer. Where it says what is state a sample is a whole sequence. Where it names functions of the user's own the
+    source is between these.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
@@ -40,6 +42,11 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
 
         check_sequences(located.format, interface)
         return Sequenced(_opened(located, interface, workspace, device, ""))
+    if interface is not None and interface.python_steps:
+        from enginewright_builder.models.own_steps import OwnStepped
+
+        inner = load_model(located, of_source(interface), workspace, device)
+        return OwnStepped(inner, interface, folder_of(located), workspace or folder_of(located))
     if interface is not None and (texts := text_input(interface)):
         return _texted(located, interface, texts, workspace, device)
     steps, stated = interface.postprocess if interface else (), without_steps(interface)

@@ -65,4 +65,5 @@ class FolderTokenizer:
 
 def _unsupported(what: str, value: str) -> UserError:
     return UserError("InterfaceInvalid", f"the source's tokenizer cannot be served: {what}", field=_FIELD, value=value,
-                     remedy="leave the input out, and let clients send token ids")
+                     remedy="name a function that runs it in spec.interface.pythonSteps, or leave the input out and "
+                            "let clients send token ids")

@@ -15,6 +15,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import SourceModel, TorchProgram
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
+from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.wrapped import Wrapped
@@ -69,18 +70,23 @@ class Texted(Wrapped):
                 raise UserError("InterfaceInvalid", "the source's tokenizer cannot be served: the library tokenizers "
                                 f"makes other {name} than transformers does",
                                 field=f"spec.interface.inputs[{self._text}].preprocess.fromSource", value=name,
-                                remedy="leave the input out, and let clients send token ids")
+                                remedy="name a function that runs it in spec.interface.pythonSteps, or leave the input "
+                                       "out and let clients send token ids")
 
 
 def in_tokens(source: SourceModel) -> SourceModel:
     """What graphs are made of."""
-    return source.inner if isinstance(source, Texted | Sequenced) else source
+    while isinstance(source, Texted | Sequenced | OwnStepped):
+        source = source.inner
+    return source
 
 
 def given(source: SourceModel, inputs: Tensors) -> Tensors:
     """What a graph of it takes, of what clients send: of sequences at the first step."""
     if isinstance(source, Sequenced):
         return source.begun(inputs)
+    if isinstance(source, OwnStepped):
+        return given(source.inner, source.before(inputs))
     return source.tokens(inputs) if isinstance(source, Texted) else inputs
 
 

@@ -43,6 +43,7 @@ TYPECODES = {"BOOL": "B", "INT8": "b", "UINT8": "B", "INT16": "h", "UINT16": "H"
              "INT64": "q", "UINT64": "Q", "FP32": "f", "FP64": "d", "FP16": "e", "BF16": "H"}
 # Of the sequence that is sent where the model keeps state: no client's request comes before this program is content.
 SEQUENCE = 1
+TEXTS = "BYTES"
 FLOATING = ("FP16", "BF16", "FP32", "FP64")
 
 
@@ -56,8 +57,11 @@ class SmokeTestError(Exception):
 
 def distance(datatype: str, answer: bytes, reference: bytes) -> float:
     """``‖answer − reference‖ / ‖reference‖`` over all entries, the bare norm where the reference is zero; of whole
-    numbers the share of entries that differ. Infinite for another size, NaN or infinite where the answer is and the
-    reference is not: what is finite in neither (masked logits) is left out."""
+    numbers and texts the share of entries that differ. Infinite for another size, NaN or infinite where the answer is
+    and the reference is not: what is finite in neither (masked logits) is left out."""
+    if datatype == TEXTS:
+        mine, theirs = entries(answer), entries(reference)
+        return sum(map(operator.ne, mine, theirs)) / max(1, len(theirs)) if len(mine) == len(theirs) else math.inf
     if len(answer) != len(reference):
         return math.inf
     if datatype not in FLOATING:
@@ -126,8 +130,8 @@ def judge(output: Mapping[str, Any], answers: Mapping[str, tuple[str, bytes]], b
     datatype, answer = answers[name]
     if datatype != output["datatype"]:
         raise SmokeTestError(f"output {name} is {datatype}, the proven engine's {output['datatype']}")
-    reference = repeated(decoded(output["data"]), samples, batch)
-    if len(answer) != len(reference):
+    reference = repeated(decoded(output["data"]), samples, batch, texts=datatype == TEXTS)
+    if datatype != TEXTS and len(answer) != len(reference):
         raise SmokeTestError(f"output {name} has {len(answer)} bytes {asked}, the source model's {len(reference)}")
     off = distance(datatype, answer, reference)
     if not math.isfinite(off):
@@ -158,7 +162,7 @@ def step_of(tensor: Mapping[str, Any], step: int, steps: int) -> dict[str, Any]:
 
     data = decoded(tensor["data"])
     size = len(data) // steps
-    own = text_rows(data, steps)[step] if tensor["datatype"] == "BYTES" else data[step * size:(step + 1) * size]
+    own = text_rows(data, steps)[step] if tensor["datatype"] == TEXTS else data[step * size:(step + 1) * size]
     return {**tensor, "shape": tensor["shape"][1:], "data": base64.b64encode(own).decode()}
 
 
@@ -170,7 +174,7 @@ def ask(recorded: Mapping[str, Any], model: str, batch: int, port: int, deadline
     inputs, parts = [], []
     front = [] if recorded.get("whole") else [batch]  # a model without a batch takes a sample as it is
     for tensor in recorded["inputs"]:
-        texts = tensor["datatype"] == "BYTES"
+        texts = tensor["datatype"] == TEXTS
         data = repeated(decoded(tensor["data"]), recorded["samples"], batch, texts=texts)
         inputs.append({"name": tensor["name"], "datatype": tensor["datatype"], "shape": [*front, *tensor["shape"]],
                        "parameters": {"binary_data_size": len(data)}})
@@ -244,12 +248,20 @@ def repeated(data: bytes, samples: int, batch: int, *, texts: bool = False) -> b
 
 
 def text_rows(data: bytes, samples: int) -> list[bytes]:
-    """Of each sample the texts, as Triton writes them: four bytes that say how long each is, and the text."""
-    ends = [0]
-    while ends[-1] < len(data):
-        ends.append(ends[-1] + 4 + int.from_bytes(data[ends[-1]:ends[-1] + 4], "little"))
-    each = (len(ends) - 1) // samples
-    return [data[ends[row * each]:ends[(row + 1) * each]] for row in range(samples)]
+    """Of each sample the :func:`entries`, one behind the other."""
+    every = entries(data)
+    each = len(every) // samples
+    return [b"".join(every[row * each:(row + 1) * each]) for row in range(samples)]
+
+
+def entries(data: bytes) -> list[bytes]:
+    """Texts as Triton writes them: four bytes that say how long each is, and the text."""
+    found, position = [], 0
+    while position < len(data):
+        end = position + 4 + int.from_bytes(data[position:position + 4], "little")
+        found.append(data[position:end])
+        position = end
+    return found
 
 
 def decoded(text: str) -> bytes:

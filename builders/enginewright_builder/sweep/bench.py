@@ -22,7 +22,7 @@ from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import model_config
-from enginewright_builder.triton.own_metrics import tokenising_ms
+from enginewright_builder.triton.own_metrics import waited_ms
 from enginewright_builder.triton.repository import served_model
 
 WARMUP_SECONDS = 0.4
@@ -188,8 +188,9 @@ async def window(server: Server, model_name: str, requests: Sequence[Request], *
     executions = after["execution_count"] - before["execution_count"]
     inferences = after["inference_count"] - before["inference_count"]
     mean_batch = inferences / executions if executions else 0.0
-    layers = split(before["inference_stats"], after["inference_stats"], load.mean_ms,
-                   tokenising_ms=tokenising_ms(page, counted), folded=folded(mean_batch))
+    ahead, behind = waited_ms(page, counted)
+    layers = split(before["inference_stats"], after["inference_stats"], load.mean_ms, ahead_ms=ahead, behind_ms=behind,
+                   folded=folded(mean_batch))
     return Window(load=load, mean_batch=mean_batch, layers=layers, use=sampler.use)
 
 

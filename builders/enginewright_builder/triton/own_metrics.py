@@ -6,6 +6,8 @@ import re
 
 POSITIONS, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
 TOKENISING, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_tokenised_requests_total"
+PREPROCESSING, POSTPROCESSING = "enginewright_preprocessing_seconds_total", "enginewright_postprocessing_seconds_total"
+STEPPED = "enginewright_python_steps_requests_total"
 FAILED = "enginewright_failed_requests_total"
 
 
@@ -14,8 +16,16 @@ def total(page: str, name: str) -> float:
     return sum(map(float, re.findall(rf"^{name}{{[^}}]*}} (\S+)$", page, re.MULTILINE)))
 
 
-def tokenising_ms(before: str, after: str) -> float | None:
-    """Mean milliseconds that a request waited for the tokenizer between two readings of the page; None where none
-    did."""
-    requests = total(after, TOKENISED) - total(before, TOKENISED)
-    return (total(after, TOKENISING) - total(before, TOKENISING)) / requests * 1e3 if requests else None
+def waited_ms(before: str, after: str) -> tuple[float | None, float | None]:
+    """Mean milliseconds that a request waited between two readings of the page for what makes the engine's inputs, the
+    tokenizer or a function of the user's own, and for what makes answers of its outputs; None where none did."""
+    texts = _mean(before, after, TOKENISING, TOKENISED)
+    first, last = (_mean(before, after, name, STEPPED) for name in (PREPROCESSING, POSTPROCESSING))
+    known = [one for one in (texts, first) if one is not None]
+    return sum(known) if known else None, last
+
+
+def _mean(before: str, after: str, seconds: str, counted: str) -> float | None:
+    """Of a replica that has no such function the seconds stay 0."""
+    requests, waited = (total(after, name) - total(before, name) for name in (counted, seconds))
+    return waited / requests * 1e3 if requests and waited else None

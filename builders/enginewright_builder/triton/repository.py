@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.contract import Interface, ServingChoice
+from enginewright_builder.engines.around import is_around
 from enginewright_builder.engines.base import Artifact, Joined, Member
 from enginewright_builder.engines.composite import member_folders, runtime
 from enginewright_builder.engines.session_parameters import (
@@ -19,6 +20,7 @@ from enginewright_builder.engines.session_parameters import (
     captured_batches,
     session_parameters,
 )
+from enginewright_builder.own_steps import OWN_STEPS_FILE
 from enginewright_builder.sequences import described_state
 from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors
@@ -34,7 +36,7 @@ SESSIONS = {"onnxruntime": {"ort_session.py"}, "tensorrt": {"trt_session.py", "s
             "torch": {"aoti_session.py", "shared_memory.py"}}
 LENGTHS, SEQUENCES = "lengths.py", "sequences.py"
 # Libraries that take tensors where they lie. Triton copies inputs to the host unless one of these runs all engines of a
-# model: each receives tensors in a way of its own.
+# model: each receives tensors in a way of its own. Functions of the user's own take NumPy's arrays.
 DLPACK_RUNTIMES = ({"torch"}, {"tensorrt"})
 
 
@@ -47,10 +49,10 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
     ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
     (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python``
     ``model.py`` is added, with the modules that it needs and ``engines.json``, which has what each engine gets, and
-    ``tokeniser.py`` where a tokenizer is among the files. Artifact files are hard-linked where possible, else copied.
-    For native backends ``artifact.parameters`` named ``profiles`` and ``graph_batches`` (comma-separated) set the
-    TensorRT optimisation profiles and the batch sizes captured as CUDA graphs; all others go into ``config.pbtxt`` as
-    they are.
+    ``tokeniser.py`` and ``own_steps.py`` where what they read is among the files. Artifact files are hard-linked where
+    possible, else copied. For native backends ``artifact.parameters`` named ``profiles`` and ``graph_batches``
+    (comma-separated) set the TensorRT optimisation profiles and the batch sizes captured as CUDA graphs; all others go
+    into ``config.pbtxt`` as they are.
 
     Raises :class:`UserError` as :func:`model_config` does, ``FileExistsError`` when the model is already there, and
     ``ValueError`` for a composite whose members do not take the largest batch.
@@ -86,7 +88,7 @@ def served_model(model_name: str, artifact: Artifact, serving: ServingChoice, *,
     if artifact.triton_backend == "python":
         parameters = {"threads": str(threads_per_instance(serving.instance_count, cores))}
         runtimes = {runtime(member.artifact) for member in artifact.members} or {artifact.python_runtime}
-        if gpus and runtimes in DLPACK_RUNTIMES:
+        if gpus and runtimes in DLPACK_RUNTIMES and OWN_STEPS_FILE not in artifact.files:
             parameters["FORCE_CPU_ONLY_INPUT_TENSORS"] = "no"
     else:
         profiles = _integers(parameters.pop(PROFILES, ""))
@@ -114,7 +116,7 @@ def engines(members: Iterable[Member], *, whole: bool) -> dict[str, Any]:
     folders = [""] if whole else [f"{folder}/" for folder in member_folders(members)]
     return {"engines": [
         {"up_to": one.up_to, "runtime": runtime(one.artifact),
-         "files": sorted(folder + name for name in one.artifact.files if name != TOKENISER_FILE),
+         "files": sorted(folder + name for name in one.artifact.files if not is_around(name)),
          "buckets": captured_batches(one.artifact), "parameters": session_parameters(one.artifact)}
         for one, folder in zip(members, folders, strict=True)]}
 
@@ -127,8 +129,9 @@ def _write_program(version: Path, members: tuple[Member, ...], interface: Interf
     if kept := described_state(interface):
         described["sequences"] = kept
     (version / ENGINES_FILE).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
-    tokeniser = ["tokeniser.py"] if (version / TOKENISER_FILE).exists() else []
-    programs = {"model.py", *tokeniser, *([LENGTHS] if joined else []), *([SEQUENCES] if kept else [])}
+    around = [program for file, program in ((TOKENISER_FILE, "tokeniser.py"), (OWN_STEPS_FILE, "own_steps.py"))
+              if (version / file).exists()]
+    programs = {"model.py", *around, *([LENGTHS] if joined else []), *([SEQUENCES] if kept else [])}
     for name in programs.union(*(SESSIONS[entry["runtime"]] for entry in described["engines"])):
         (version / name).write_bytes(resources.files(PYTHON_MODEL).joinpath(name).read_bytes())
 

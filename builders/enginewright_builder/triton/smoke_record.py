@@ -64,10 +64,10 @@ class SmokeSamples:
 
 def choose(samples: Tensors, reference: Callable[[Tensors], Tensors], max_batch_size: int) -> SmokeSamples | None:
     """The first few of ``samples`` with their answers; None where even one is too large to keep, or is answered by
-    something else than numbers."""
+    something else than numbers and texts."""
     alone = _first(samples, 1)
     answers = reference(alone)
-    if any(array.dtype.kind not in "fiub" for array in answers.values()):
+    if any(array.dtype.kind not in "fiubO" for array in answers.values()):
         return None
     largest = max(sum(_size(array[row:row + 1]) for array in samples.values())
                   for row in range(min(MAX_SAMPLES, _rows(samples))))

@@ -22,6 +22,7 @@ from enginewright.core.spec.source import (
     PaddingSpec,
     PostprocessStepSpec,
     PreprocessSpec,
+    PythonStepsSpec,
     SequenceBatchingSpec,
 )
 from enginewright.core.spec.tasks import generates
@@ -243,7 +244,13 @@ def _interface(interface: InterfaceSpec | None) -> contract.Interface | None:
                               postprocess=tuple(map(_step, interface.postprocess)),
                               padding=_padding(interface.padding) if interface.padding else None,
                               sequence_batching=_sequences(interface.sequence_batching)
-                              if interface.sequence_batching else None)
+                              if interface.sequence_batching else None,
+                              python_steps=_python_steps(interface.python_steps) if interface.python_steps else None)
+
+
+def _python_steps(steps: PythonStepsSpec) -> contract.PythonSteps:
+    return contract.PythonSteps(preprocess=steps.preprocess or "", postprocess=steps.postprocess or "",
+                                files=steps.files)
 
 
 def _sequences(how: SequenceBatchingSpec) -> contract.SequenceBatching:

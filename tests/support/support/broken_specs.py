@@ -248,8 +248,39 @@ _OF_SEQUENCES = (
            "spec.interface.inputs[0]", "image", "what the source takes"),
 )
 
+_TEXT: dict[str, Any] = {"name": "text", "dtype": "string", "shape": ["batch", 1]}
+
+
+def _stepped(*inputs: dict[str, Any], quality: dict[str, Any] | None = None, padding: dict[str, Any] | None = None,
+             **steps: Any) -> dict[str, Any]:
+    beside = {**({} if padding is None else {"padding": padding}), **({"inputs": list(inputs)} if inputs else {})}
+    return {**SOURCE, **({} if quality is None else {"quality": quality}),
+            "interface": {**beside, "pythonSteps": steps}}
+
+
+_OF_PYTHON_STEPS = (
+    Broken("no function of one's own", _stepped(files=["vocabulary.txt"]), "spec.interface.pythonSteps",
+           "vocabulary.txt", "such as steps.py:tokens", "pythonSteps names no function"),
+    Broken("a function without inputs", _stepped(preprocess="steps.py:tokens"), "spec.interface.inputs", "[]",
+           "list name, dtype and shape", "inputs does not say what clients send"),
+    Broken("a function without outputs", _stepped(postprocess="steps.py:labels"), "spec.interface.outputs", "[]",
+           "list name, dtype and shape", "outputs does not say what clients get"),
+    Broken("texts that are prepared twice", _stepped({**_TEXT, "preprocess": {"fromSource": True}},
+                                                     preprocess="steps.py:tokens"),
+           "spec.interface.inputs[0]", "text", "let the function do that", "an input is prepared twice"),
+    Broken("padding beside a function", _stepped(_TEXT, preprocess="steps.py:tokens", padding={"mask": "text"}),
+           "spec.interface.padding", "text", "remove it, or pythonSteps", "padding is not done beside pythonSteps"),
+    Broken("a quality monitor beside a function", _stepped(_TEXT, preprocess="steps.py:tokens",
+                                                           quality={"window": 2000}),
+           "spec.quality", "2000", "remove it, or pythonSteps", "spec.quality compares live answers without"),
+    Broken("sequences before a function", _stateful(interface={"pythonSteps": {"preprocess": "steps.py:tokens"},
+                                                               "inputs": [_TEXT]}),
+           "spec.interface.pythonSteps", "steps.py:tokens", "remove it",
+           "spec.interface.pythonSteps is not done for sequences"),
+)
+
 BROKEN = (
-    *_OF_A_TASK, *_OF_SEQUENCES,
+    *_OF_A_TASK, *_OF_SEQUENCES, *_OF_PYTHON_STEPS,
     Broken("replicas and autoscaling", {**SOURCE, "replicas": 2, "autoscaling": {"maxReplicas": 3}},
            "spec.replicas", "2", "remove it", "spec.replicas and spec.autoscaling exclude each other"),
     Broken("min above max", {**SOURCE, "autoscaling": {"minReplicas": 4, "maxReplicas": 2}},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from enginewright_builder.contract import Bound, ServingChoice
 from enginewright_builder.measure.layers import NAMES, Folded, Layer, Layers, advice, split
-from enginewright_builder.triton.own_metrics import tokenising_ms
+from enginewright_builder.triton.own_metrics import waited_ms
 
 SERVING = ServingChoice(max_batch_size=8)
 PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -43,18 +43,23 @@ def test_clocks_that_disagree_are_told_and_the_sum_still_holds() -> None:
     assert found.compute_ms == pytest.approx(7.5)
 
 
-@pytest.mark.parametrize(("tokenising", "folded", "compute", "ahead", "behind"), [
-    (2.0, None, 8.0, 2.0, None),
-    (None, Folded(batch=1, preprocess=0.25), 7.5, 2.5, None),
-    (None, Folded(batch=1, postprocess=0.25), 7.5, None, 2.5),
-    (2.0, Folded(batch=1, preprocess=0.5, postprocess=0.25), 2.0, 6.0, 2.0),
-    (None, Folded(batch=1), 10.0, None, None),
-    (12.0, None, 0.0, 10.0, None),  # clocks differ
+@pytest.mark.parametrize(("waited", "folded", "compute", "ahead", "behind"), [
+    ((2.0, None), None, 8.0, 2.0, None),
+    ((None, None), Folded(batch=1, preprocess=0.25), 7.5, 2.5, None),
+    ((None, None), Folded(batch=1, postprocess=0.25), 7.5, None, 2.5),
+    ((2.0, None), Folded(batch=1, preprocess=0.5, postprocess=0.25), 2.0, 6.0, 2.0),
+    ((1.0, 1.0), Folded(batch=1, postprocess=0.25), 6.0, 1.0, 3.0),
+    ((None, 4.0), None, 6.0, None, 4.0),
+    ((None, None), Folded(batch=1), 10.0, None, None),
+    ((12.0, 1.0), None, 0.0, 10.0, 0.0),  # clocks differ
 ])
 def test_what_is_done_before_and_after_the_model_is_taken_out_of_compute(
-    tokenising: float | None, folded: Folded | None, compute: float, ahead: float | None, behind: float | None
+    waited: tuple[float | None, float | None], folded: Folded | None, compute: float, ahead: float | None,
+    behind: float | None
 ) -> None:
-    found = split(statistics(0), statistics(10, compute_infer=10.0), 11.0, tokenising_ms=tokenising, folded=folded)
+    first, last = waited
+    found = split(statistics(0), statistics(10, compute_infer=10.0), 11.0, ahead_ms=first, behind_ms=last,
+                  folded=folded)
     assert found == Layers(queue_ms=0.0, compute_ms=compute, input_output_ms=0.0, transport_ms=1.0, preprocess_ms=ahead,
                            postprocess_ms=behind)
     assert ("preprocess" in found.known, "postprocess" in found.known) == (ahead is not None, behind is not None)
@@ -64,10 +69,21 @@ def test_what_is_done_before_and_after_the_model_is_taken_out_of_compute(
 def test_the_tokenizers_time_is_read_from_the_servers_metrics() -> None:
     page = ('enginewright_tokenising_seconds_total{{model="m",version="1"}} {}\n'
             'enginewright_tokenised_requests_total{{model="m",version="1"}} {}\n')
-    assert tokenising_ms(page.format(1.5, 100), page.format(1.75, 150)) == pytest.approx(5.0)
-    assert tokenising_ms("", page.format(0.5, 100)) == pytest.approx(5.0)
-    assert tokenising_ms("", "") is None
-    assert tokenising_ms(page.format(1.5, 100), page.format(1.5, 100)) is None
+    assert waited_ms(page.format(1.5, 100), page.format(1.75, 150)) == (pytest.approx(5.0), None)
+    assert waited_ms("", page.format(0.5, 100)) == (pytest.approx(5.0), None)
+    assert waited_ms("", "") == (None, None)
+    assert waited_ms(page.format(1.5, 100), page.format(1.5, 100)) == (None, None)
+
+
+def test_so_is_the_time_of_functions_of_the_users_own() -> None:
+    page = ('enginewright_preprocessing_seconds_total{{model="m",version="1"}} {}\n'
+            'enginewright_postprocessing_seconds_total{{model="m",version="1"}} {}\n'
+            'enginewright_python_steps_requests_total{{model="m",version="1"}} {}\n')
+    assert waited_ms("", page.format(0.5, 0.2, 100)) == (pytest.approx(5.0), pytest.approx(2.0))
+    assert waited_ms(page.format(0.5, 0, 100), page.format(0.75, 0, 150)) == (pytest.approx(5.0), None)
+    texts = ('enginewright_tokenising_seconds_total{model="m",version="1"} 0.1\n'
+             'enginewright_tokenised_requests_total{model="m",version="1"} 100\n')
+    assert waited_ms("", texts + page.format(0, 0.2, 100)) == (pytest.approx(1.0), pytest.approx(2.0))
 
 
 times = st.floats(0.0, 1e4)
@@ -75,13 +91,13 @@ shares = st.one_of(st.none(), st.floats(0.0, 0.5))
 
 
 @given(queue=times, put=times, infer=times, out=times, client=st.floats(0.01, 1e5),
-       tokenising=st.one_of(st.none(), times), ahead=shares, behind=shares)
+       waited=st.one_of(st.none(), times), last=st.one_of(st.none(), times), ahead=shares, behind=shares)
 def test_layers_sum_to_the_clients_time_and_none_is_negative(
-    queue: float, put: float, infer: float, out: float, client: float, tokenising: float | None, ahead: float | None,
-    behind: float | None
+    queue: float, put: float, infer: float, out: float, client: float, waited: float | None, last: float | None,
+    ahead: float | None, behind: float | None
 ) -> None:
     after = statistics(100, queue=queue, compute_input=put, compute_infer=infer, compute_output=out)
-    found = split(statistics(0), after, client, tokenising_ms=tokenising,
+    found = split(statistics(0), after, client, ahead_ms=waited, behind_ms=last,
                   folded=Folded(batch=1, preprocess=ahead, postprocess=behind))
     assert found.total_ms == pytest.approx(client, rel=1e-6)
     assert min(found.of(layer) for layer in NAMES) >= -1e-9

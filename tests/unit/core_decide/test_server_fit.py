@@ -25,6 +25,9 @@ NATIVE_BUILDER = replace(GPU_IMAGE, backends=TRITON.backends)
 GPU: dict[str, Any] = {**SPEC, "placement": {"accelerator": "gpu", "gpu": {"product": "NVIDIA-L4"}}}
 TEXTS: dict[str, Any] = {**SPEC, "interface": {"inputs": [
     {"name": "text", "dtype": "string", "preprocess": {"fromSource": True}}]}}
+STEPS: dict[str, Any] = {**SPEC, "interface": {
+    "inputs": [{"name": "text", "dtype": "string", "shape": ["batch", 1]}],
+    "pythonSteps": {"preprocess": "steps.py:tokens"}}}
 # Nodes need not tell that their MIG layout is done.
 CONFIG = OperatorConfig(require_mig_config_state=False)
 
@@ -103,6 +106,9 @@ OTHER = replace(GPU_IMAGE, libraries={**GPU_IMAGE.libraries, "TensorRT": "10.5.0
     (TEXTS, GPU_IMAGE, "ServerImageUnfit", ("no Python package tokenizers", "NumPy 2.4.1", "images.server")),
     (TEXTS, replace(IMAGE_FACTS, backends=("onnxruntime",)), "ServerImageUnfit", ("has no backend python",)),
     (TEXTS, replace(TRITON, libraries={"Tokenizers": "0.23.3"}), "ServerImageUnfit", ("any engine",)),  # native alone
+    (STEPS, replace(IMAGE_FACTS, backends=("onnxruntime",)), "ServerImageUnfit",
+     ("pythonSteps names functions", "its backends are onnxruntime", "images.server")),
+    (STEPS, TRITON, "ServerImageUnfit", ("any engine",)),  # native alone
 ])
 def test_no_build_that_could_not_be_served(
     spec: dict[str, Any], server: ImageFacts, reason: str, says: tuple[str, ...]
@@ -211,6 +217,10 @@ def test_one_image_is_asked_for_each_task() -> None:
 
 def test_texts_are_built_where_the_server_has_what_makes_tokens_of_them() -> None:
     assert told(TEXTS, IMAGE_FACTS).running("build")
+
+
+def test_functions_need_the_python_backend() -> None:
+    assert told(STEPS, IMAGE_FACTS).running("build")
 
 
 def test_an_image_that_cannot_be_asked_starts_no_build() -> None:

@@ -21,7 +21,7 @@ def incomplete(problem: Problem) -> bool:
 
 
 @pytest.mark.parametrize("whole", WHOLES, ids=["gpu", "slice", "prometheus", "fleet", "language", "batch",
-                                                 "sequences"])
+                                                 "sequences", "python"])
 def test_what_the_corpus_is_made_from_is_good(whole: Raw) -> None:
     assert problems(whole) == ()
 

@@ -7,7 +7,9 @@ and leaves the others alone; Triton counts such an answer as a success, so :clas
 the engine fails on all requests of a call, the call fails, and Triton itself counts failures of the backend.
 
 Where ``tokeniser.json`` lies beside it clients send texts: ``tokeniser.py`` makes the engines' inputs of those of
-each request. From there on that is as a request of token ids.
+each request. From there on that is as a request of token ids. Where ``own_steps.json`` lies there, functions of the
+user's own (``own_steps.py``) make what the engines take of each request, or what it gets of their answer: each request
+by itself, so that no other changes its answer.
 
 Triton copies each input once, into memory that it shares with this process, or hands over where it lies on the GPU. A
 session that takes members copies from there to the engine's own buffers, and nothing lies between.
@@ -46,13 +48,18 @@ Member = tuple[int, Tensors]
 # Triton's stub starts its interpreter without the environment, and so without PYTHONPATH.
 sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
                 if entry and entry not in sys.path]
-TOKENISER_FILE = "tokeniser.json"
+TOKENISER_FILE, OWN_STEPS_FILE = "tokeniser.json", "own_steps.json"
 OWN, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
 WAITED, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_tokenised_requests_total"
+BEFORE, BEHIND = "enginewright_preprocessing_seconds_total", "enginewright_postprocessing_seconds_total"
+STEPPED = "enginewright_python_steps_requests_total"
 FAILED = "enginewright_failed_requests_total"
 COUNTED = {OWN: "Positions (rows times length) of requests that were run",
            PADDING: "Positions of padding that were run beside them",
            WAITED: "Seconds that requests waited until their texts were token ids", TOKENISED: "Requests of texts",
+           BEFORE: "Seconds that requests waited for the user's function before the engine",
+           BEHIND: "Seconds that requests waited for the user's function behind it",
+           STEPPED: "Requests with functions of the user's own",
            FAILED: "Requests answered with an error, which Triton counts as successes"}
 # By whose fault a request failed: the engine did not run it, or its inputs were not what the engine takes.
 BACKEND, REQUEST = "backend", "request"
@@ -87,13 +94,20 @@ class TritonPythonModel:
         self.texts: Any = None
         if (described_by := folder / TOKENISER_FILE).exists():
             self.texts = loaded(folder, "tokeniser").Tokeniser(described_by, int(parameters.get("threads", "0")))
+        # Functions of the user's own; None where there are none.
+        self.own: Any = None
+        if (own := folder / OWN_STEPS_FILE).exists():
+            self.own = loaded(folder, "own_steps").OwnSteps(own)
         readers = [session for session in sessions.values() if session.takes_members]
-        self.tally = Tally(args, [OWN, PADDING, *((WAITED, TOKENISED) if self.texts is not None else ())])
+        self.tally = Tally(args, [OWN, PADDING, *((WAITED, TOKENISED) if self.texts is not None else ()),
+                                  *((BEFORE, BEHIND, STEPPED) if self.own is not None else ())])
         self.shared = loaded(folder, "shared_memory").SharedMemory(
             [session.register for session in readers]) if readers else None
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         given = [attempted(self.read, request) for request in requests]
+        if self.own is not None:
+            given = self.stepped(self.own.before, given, BEFORE)
         taken = given
         if self.texts is not None:
             began = time.perf_counter()
@@ -107,6 +121,9 @@ class TritonPythonModel:
         answers = dict(pair for group in groups.values() for pair in self.answer(group))
         if self.sequences is not None:
             self.keep_states(requests, answers)
+        if self.own is not None:
+            answers = dict(zip(answers, self.stepped(self.own.behind, list(answers.values()), BEHIND), strict=True))
+            self.tally.count({STEPPED: len(requests)})
         self.tally.tell()
         errors = [one for one in answers.values() if isinstance(one, Exception)]
         if errors and len(errors) == len(requests):
@@ -115,6 +132,14 @@ class TritonPythonModel:
         # Last of all: where an answer cannot be made the call fails, and Triton counts all of its requests itself.
         self.tally.fail({BACKEND: len(errors), REQUEST: len(requests) - len(answers)})
         return responses
+
+    def stepped(self, function: Callable[[Any], Tensors], given: Sequence[Tensors | Exception], counted: str
+                ) -> list[Tensors | Exception]:
+        """By a function of the user's own; all requests of a call wait for it."""
+        began = time.perf_counter()
+        made = [one if isinstance(one, Exception) else attempted(function, one) for one in given]
+        self.tally.count({counted: (time.perf_counter() - began) * len(given)})
+        return made
 
     def keep_states(self, requests: Sequence[Any], answers: Mapping[int, Any]) -> None:
         for index, request in enumerate(requests):

@@ -31,7 +31,7 @@ def unfit(ctx: PassContext, placement: Placement) -> tuple[str, str] | None:
         return None
     if generates(ctx.spec):
         return _no_vllm(ctx, server) or _old_driver(ctx, server, placement)
-    return (_no_tokenizer(ctx, server) or _no_engine(ctx, server, runtime, placement)
+    return (_no_tokenizer(ctx, server) or _no_python(ctx, server) or _no_engine(ctx, server, runtime, placement)
             or _old_driver(ctx, server, placement))
 
 
@@ -68,6 +68,20 @@ def _no_tokenizer(ctx: PassContext, server: ServerStatus) -> tuple[str, str] | N
         f"let clients send token ids. No build starts.")
 
 
+def _no_python(ctx: PassContext, server: ServerStatus) -> tuple[str, str] | None:
+    """Functions of the user's own run in one backend alone."""
+    if not _own_steps(ctx) or "python" in (server.backends or ()):
+        return None
+    return Reason.SERVER_IMAGE_UNFIT, (
+        f"spec.interface.pythonSteps names functions that run in Triton's backend python, and server image "
+        f"{server.image} has none: its backends are {_list(server.backends)}. Name an image with it in {field(ctx)}, "
+        f"or remove pythonSteps and let clients do what the functions do. No build starts.")
+
+
+def _own_steps(ctx: PassContext) -> bool:
+    return bool(ctx.spec.interface and ctx.spec.interface.python_steps)
+
+
 def _texts(ctx: PassContext) -> bool:
     return any(map(is_text, ctx.spec.interface.inputs if ctx.spec.interface else ()))
 
@@ -75,7 +89,8 @@ def _texts(ctx: PassContext) -> bool:
 def _no_engine(ctx: PassContext, server: ServerStatus, runtime: RuntimeRequest,
                placement: Placement) -> tuple[str, str] | None:
     wanted, accelerator = ctx.spec.engine.backend, placement.device.accelerator
-    possible = engines_of(replace(runtime, backends=("python",)) if _texts(ctx) else runtime, accelerator)
+    only_python = _texts(ctx) or _own_steps(ctx)
+    possible = engines_of(replace(runtime, backends=("python",)) if only_python else runtime, accelerator)
     if possible if wanted == "auto" else wanted in possible:
         return None
     if wanted == "tensorrt" and (versions := _tensorrt(server)):

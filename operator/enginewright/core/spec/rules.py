@@ -103,6 +103,12 @@ _BATCH = (
     *map(_foreign_to_batch, FOREIGN_TO_BATCH),
 )
 
+_PYTHON_STEPS = (
+    Rule(rule="!has(self.interface) || !has(self.interface.pythonSteps) || !has(self.quality)",
+         message="spec.quality compares live answers without the functions of spec.interface.pythonSteps; remove one "
+                 "of them", field=".quality"),
+)
+
 _SEQUENCES = (
     *map(_foreign_to_sequences, FOREIGN_TO_SEQUENCES),
     Rule(rule="!has(self.interface) || !has(self.interface.sequenceBatching) || !has(self.autoscaling) || "
@@ -238,7 +244,7 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "has(self.objective.latency)",
              message="spec.rollout.requireObjective needs spec.objective.latency, which a revision could miss; add "
                      "that, or remove requireObjective", field=".rollout.requireObjective"),
-        *_FLEET, *_OLD_NAMES, *_TASKS, *_BATCH, *_SEQUENCES,
+        *_FLEET, *_OLD_NAMES, *_TASKS, *_BATCH, *_SEQUENCES, *_PYTHON_STEPS,
     ),
     "spec.batch": (
         Rule(rule="self.input.uri != self.output.uri",
@@ -308,6 +314,24 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
                   "[self.postprocess.filter(other, other.output == one.output).size() - 1].function == 'topK'))",
              message="topK is the last step of its output, once, and without argMax; move or remove the others",
              field=".postprocess"),
+        Rule(rule="!has(self.pythonSteps) || !has(self.pythonSteps.preprocess) || (has(self.inputs) && "
+                  "self.inputs.size() > 0)",
+             message="inputs does not say what clients send to pythonSteps.preprocess; list name, dtype and shape of "
+                     "each, such as [batch, 1]", field=".inputs"),
+        Rule(rule="!has(self.pythonSteps) || !has(self.pythonSteps.preprocess) || !has(self.inputs) || "
+                  "!self.inputs.exists(one, has(one.preprocess) || has(one.normalise))",
+             message="an input is prepared twice: by preprocess or normalise, and by pythonSteps.preprocess; remove "
+                     "the former, and let the function do that", field=".inputs"),
+        Rule(rule="!has(self.pythonSteps) || !has(self.pythonSteps.postprocess) || (has(self.outputs) && "
+                  "self.outputs.size() > 0)",
+             message="outputs does not say what clients get of pythonSteps.postprocess; list name, dtype and shape of "
+                     "each, such as [batch, 1]", field=".outputs"),
+        Rule(rule="!has(self.pythonSteps) || !has(self.padding)",
+             message="padding is not done beside pythonSteps yet; remove one of them", field=".padding"),
+    ),
+    "spec.interface.pythonSteps": (
+        Rule(rule="has(self.preprocess) || has(self.postprocess)",
+             message="pythonSteps names no function; write preprocess or postprocess, such as steps.py:tokens"),
     ),
     "spec.interface.inputs[]": (
         Rule(rule="!has(self.normalise) || self.dtype == 'uint8'",

@@ -309,6 +309,31 @@ class SequenceBatchingSpec(SpecModel):
     them ends or is forgotten."""
 
 
+_BELOW = r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*"
+StepFunction = Annotated[
+    str,
+    Field(max_length=MAX_NAME, pattern=rf"^{_BELOW}\.py:[A-Za-z_][A-Za-z0-9_]*$"),
+    Remedy("write FILE.py:FUNCTION, a file of the source's folder and a function in it, such as steps.py:tokens"),
+]
+StepFile = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, pattern=rf"^{_BELOW}$"),
+    Remedy("write the path of a file below the source's folder, without .. and without / in front"),
+]
+
+
+class PythonStepsSpec(SpecModel):
+    """Functions of your own, in Python files of the source's folder, for what no graph does. They run beside the engine
+    in the server, and in the build. Each takes and returns a dict of NumPy arrays by name, with the batch in front."""
+
+    preprocess: StepFunction | None = None
+    """FILE.py:FUNCTION that makes all inputs of the model of what clients send, which inputs then states."""
+    postprocess: StepFunction | None = None
+    """FILE.py:FUNCTION that makes what clients get, which outputs then states, of all that the model answers."""
+    files: tuple[StepFile, ...] = Field(default=(), max_length=32)
+    """Further files of the folder that the functions open or import. They lie beside the file of the function."""
+
+
 class InterfaceSpec(SpecModel):
     """Inputs and outputs, where the source does not tell them, and what clients send and get instead."""
 
@@ -326,3 +351,6 @@ class InterfaceSpec(SpecModel):
     sequence_batching: SequenceBatchingSpec | None = None
     """Let the server keep the state of each sequence of requests, of ONNX sources. Left out: where a model takes and
     gives state, clients carry it. A change rebuilds the engine."""
+    python_steps: PythonStepsSpec | None = None
+    """Let the server run functions of your own before or behind the engine. Evaluation data are then what clients send,
+    and the accuracy gate holds what they get. A change rebuilds the engine."""

@@ -134,6 +134,7 @@ FOREIGN_TO_SEQUENCES: tuple[Foreign, ...] = (
     Foreign(path="interface.postprocess", why=_NO_SEQUENCES, kind="list",
             remedy="remove it, and let the source or clients do that", task=SEQUENCES),
     Foreign(path="interface.padding", why=_NO_SEQUENCES, task=SEQUENCES),
+    Foreign(path="interface.pythonSteps", why=_NO_SEQUENCES, task=SEQUENCES),
     Foreign(path="rollout.gateway", why="sends each request where it likes, and a sequence stays with one replica",
             remedy="remove it, and let clients keep a connection to the model's Service", task=SEQUENCES),
     Foreign(path="placement.classes", why=_NO_SEQUENCES, remedy="write accelerator and gpu, and an object for each "

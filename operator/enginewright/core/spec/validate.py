@@ -18,6 +18,7 @@ from enginewright.core.spec.parse import show
 from enginewright.core.spec.placement import PlacementClassSpec
 from enginewright.core.spec.pod_template_rules import check_job_template, check_serving_template
 from enginewright.core.spec.postprocess_rules import postprocess_problems
+from enginewright.core.spec.python_step_rules import python_step_problems
 from enginewright.core.spec.quality_rules import captured_problems, is_captured, quality_problems
 from enginewright.core.spec.queue_rules import queue_problems
 from enginewright.core.spec.resources import ResourcesSpec
@@ -337,6 +338,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     yield from postprocess_problems(interface, spec.accuracy.task)
     yield from padding_problems(interface)
     yield from state_problems(interface)
+    yield from python_step_problems(spec)
 
 
 def _normalise(field: str, tensor: InputSpec) -> Iterator[Problem]:

@@ -25,6 +25,7 @@ BY_APISERVER: Mapping[str, tuple[str, ...]] = {
     **{f"spec.interface.inputs[0].preprocess.size.{side}": ("the least", "null") for side in ("height", "width")},
     "spec.interface.inputs[0].preprocess.size.shortestEdge": ("the least",),
     **{f"spec.interface.inputs[0].preprocess.cropSize.{side}": ("the most",) for side in ("height", "width")},
+    "spec.interface.pythonSteps": ("empty",),
     "spec.engine.precision": ("'int8-weight-only'",),
     "spec.engine.maxBatchSize": ("the least",),
     "spec.engine.calibration": ("null",),

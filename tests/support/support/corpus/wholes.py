@@ -139,4 +139,12 @@ SEQUENCES: Raw = {
                                        "maxSequenceIdleMicroseconds": 5_000_000, "maxCandidateSequences": 64}},
 }
 
-WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE, BATCH, SEQUENCES)
+PYTHON: Raw = {
+    "source": {"uri": "pvc://models/tagger"},
+    "interface": {"inputs": [{"name": "text", "dtype": "string", "shape": ["batch", 1]}],
+                  "outputs": [{"name": "label", "dtype": "string", "shape": ["batch", 1]}],
+                  "pythonSteps": {"preprocess": "steps.py:tokens", "postprocess": "steps.py:labels",
+                                  "files": ["spiece.model"]}},
+}
+
+WHOLES = (GPU, SLICE, PROMETHEUS, FLEET, LANGUAGE, BATCH, SEQUENCES, PYTHON)
