@@ -16,7 +16,7 @@ from pathlib import Path
 from enginewright_builder.contract import BuildRequest, Interface, PythonSteps, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.pod.python_model.own_steps import FOLDER
-from enginewright_builder.shapes import BATCH, DTYPES, checked, shape_text
+from enginewright_builder.shapes import BATCH, DTYPES, STRING, checked, shape_text
 from enginewright_builder.sources.formats import Located
 
 FIELD = "spec.interface.pythonSteps"
@@ -79,6 +79,9 @@ def check_request(request: BuildRequest) -> None:
         if given:
             raise _invalid("functions of your own are not run there yet", field, field.rpartition(".")[2],
                            "leave it out, or pythonSteps")
+    if request.accuracy.task and any(spec.dtype == STRING for spec in answered(interface)):
+        raise _invalid("labels are held against numbers, and a function answers texts", "spec.accuracy.task",
+                       request.accuracy.task.metric, "leave it out, or let the function answer numbers")
     backends = request.runtime.backends
     if "python" not in backends:
         raise _invalid(f"the server has no Python backend, only {', '.join(backends) or 'none'}", FIELD,

@@ -94,7 +94,7 @@ class Process:
         self._errors = self._folder / "errors.log"
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-B", own_steps_worker.__file__, program.__file__, str(file)],
+                [sys.executable, "-I", "-B", own_steps_worker.__file__, program.__file__, str(file), *sys.path],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=self._folder,
                 env=_environment(self._folder))
         weakref.finalize(self, _end, self._process)

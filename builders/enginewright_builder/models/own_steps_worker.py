@@ -1,6 +1,6 @@
-"""The process that runs the user's functions in a build: ``python3 -I own_steps_worker.py PROGRAM FILE``, PROGRAM being
-``pod/python_model/own_steps.py`` and FILE an ``own_steps.json``. It has the libraries of this builder and nothing of
-its environment; it reads and writes JSON lines, and arrays in files.
+"""The process that runs the user's functions in a build: ``python3 -I own_steps_worker.py PROGRAM FILE PATH…``, PROGRAM
+being ``pod/python_model/own_steps.py``, FILE an ``own_steps.json``, and PATH where the builder finds its libraries. It
+has nothing of the builder's environment; it reads and writes JSON lines, and arrays in files.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 
 
-def main(program: str, file: str) -> None:
+def main(program: str, file: str, *path: str) -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    sys.path += [entry for entry in path if entry and entry not in sys.path]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the functions print
     steps: Any = None

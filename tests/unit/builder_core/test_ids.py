@@ -32,7 +32,7 @@ def other(array: Array, share: float) -> Array:
 
 @pytest.mark.parametrize(("dtype", "ids"), [
     ("int32", True), ("int64", True), ("uint32", True), ("bool", True), ("uint8", False), ("int8", False),
-    ("int16", False), ("float32", False), ("float16", False)])
+    ("int16", False), ("float32", False), ("float16", False), ("object", True)])
 def test_by_type_it_is_a_name_or_an_amount(dtype: str, ids: bool) -> None:
     assert are_ids(np.zeros(1, dtype)) is ids
 

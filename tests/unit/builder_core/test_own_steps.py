@@ -19,6 +19,7 @@ from enginewright_builder.contract import (
     PythonSteps,
     RuntimeRequest,
     SourceRequest,
+    TaskRequest,
     TensorSpec,
     to_plain,
 )
@@ -75,7 +76,8 @@ def test_what_the_folder_has_not_is_refused_before_a_device_is_used(interface: I
 
 def changed(side: str, **fields: Any) -> Interface:
     first, *rest = getattr(BOTH, side)
-    return dataclasses.replace(BOTH, **{side: (dataclasses.replace(first, **fields), *rest)})
+    tensors: Any = {side: (dataclasses.replace(first, **fields), *rest)}
+    return dataclasses.replace(BOTH, **tensors)
 
 
 @pytest.mark.parametrize(("interface", "field"), [
@@ -96,6 +98,8 @@ def test_tensors_that_are_not_stated_are_refused(interface: Interface, field: st
 
 @pytest.mark.parametrize(("more", "field"), [
     ({"keep_reference": True}, "spec.quality"),
+    ({"accuracy": AccuracyRequest(task=TaskRequest(metric="accuracy", labels="y"),
+                                  evaluation=DataRequest(uri="data.jsonl"))}, "spec.accuracy.task"),
     ({"runtime": RuntimeRequest(backends=("onnxruntime",))}, "spec.interface.pythonSteps"),
 ])
 def test_what_cannot_stand_beside_functions_is_refused(more: dict[str, Any], field: str, source: Path, tmp_path: Path

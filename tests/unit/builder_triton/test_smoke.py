@@ -116,7 +116,7 @@ def test_what_is_kept_is_bounded(width: int, largest: int, samples: int, batches
 @pytest.mark.parametrize(("samples", "answer"), [
     (np.ones((2, 2_000_000), np.float32), np.ones((1, 1), np.float32)),
     (np.array([["a" * 7_000_000]], np.object_), np.ones((1, 1), np.float32)),
-    (np.ones((2, 2), np.float32), np.array([["a"]], np.object_))])
+    (np.ones((2, 2), np.float32), np.array([[1j]]))])
 def test_what_cannot_be_kept_is_left_out(samples: Array, answer: Array) -> None:
     assert choose({"x": samples}, lambda inputs: {"y": answer}, 4) is None
 
@@ -140,6 +140,22 @@ def test_texts_are_kept_and_sent_round_and_round() -> None:
     data = smoke.repeated(smoke.decoded(sent["data"]), 3, 5, texts=True)
     assert data == b"".join(len(one).to_bytes(4, "little") + one for one in
                             (b"one", "Zürich".encode(), b"", b"one", "Zürich".encode()))
+
+
+def test_texts_as_answers_are_held_by_how_many_are_equal() -> None:
+    def written(*texts: str) -> bytes:
+        return b"".join(len(one.encode()).to_bytes(4, "little") + one.encode() for one in texts)
+
+    assert smoke.distance("BYTES", written("rain", "Föhn"), written("rain", "Föhn")) == 0
+    assert smoke.distance("BYTES", written("rain", "sun"), written("rain", "Föhn")) == 0.5
+    assert smoke.distance("BYTES", written("rain"), written("rain", "Föhn")) == math.inf
+    labels = np.array([["rain", "a"], ["Föhn", "b"], ["", "c"]], np.object_)
+    output, = recorded([[labels[:1]], [labels[[0, 1, 2, 0, 1]]]], labels)["outputs"]
+    assert (output["datatype"], output["measured"], output["limit"]) == ("BYTES", 0.0, 0.5)
+    good = written("rain", "a", "Föhn", "b", "", "c", "rain", "a", "Föhn", "b")
+    assert smoke.judge(output, {"y": ("BYTES", good)}, 5, 3) == 0
+    with pytest.raises(smoke.SmokeTestError, match=r"off the source model's by 0\.8 of its entries"):
+        smoke.judge(output, {"y": ("BYTES", written("rain", *"xxxxxxx", "Föhn", "x"))}, 5, 3)
 
 
 def test_pairs_of_texts_stay_together() -> None:

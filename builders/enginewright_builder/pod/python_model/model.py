@@ -106,7 +106,7 @@ class TritonPythonModel:
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         given = [attempted(self.read, request) for request in requests]
-        if self.own is not None:
+        if self.own is not None and self.own.prepares:
             given = self.stepped(self.own.before, given, BEFORE)
         taken = given
         if self.texts is not None:
@@ -122,8 +122,9 @@ class TritonPythonModel:
         if self.sequences is not None:
             self.keep_states(requests, answers)
         if self.own is not None:
-            answers = dict(zip(answers, self.stepped(self.own.behind, list(answers.values()), BEHIND), strict=True))
             self.tally.count({STEPPED: len(requests)})
+        if self.own is not None and self.own.finishes:
+            answers = dict(zip(answers, self.stepped(self.own.behind, list(answers.values()), BEHIND), strict=True))
         self.tally.tell()
         errors = [one for one in answers.values() if isinstance(one, Exception)]
         if errors and len(errors) == len(requests):

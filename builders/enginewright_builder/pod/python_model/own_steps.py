@@ -55,15 +55,13 @@ class OwnSteps:
     def before(self, inputs: Mapping[str, Any]) -> Arrays:
         """What the model takes of what one client sent; texts come as ``str``. Raises :class:`StepError`,
         ``ValueError`` for texts that are none, and whatever the function raises."""
-        if self._before is None:
-            return dict(inputs)
+        assert self._before is not None
         made = self._before({name: _read(name, array) for name, array in inputs.items()})
         return _checked(made, self._takes, _rows(inputs), f"preprocess {self._names[0]}")
 
     def behind(self, answers: Mapping[str, Any]) -> Arrays:
         """What one client gets of what the model answered. Raises as :meth:`before`."""
-        if self._behind is None:
-            return dict(answers)
+        assert self._behind is not None
         made = self._behind(dict(answers))
         return _checked(made, self._answers, _rows(answers), f"postprocess {self._names[1]}")
 
