@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from enginewright.core import labels
 from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables
@@ -89,7 +90,7 @@ def job(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     })
 
 
-def begun_under(manifest: JSON, retry: str) -> JSON:
+def begun_under(manifest: Mapping[str, Any], retry: str) -> Mapping[str, Any]:
     """The Job with the retry annotation of its object that it was made under: a failure counts for that one, and a user
     who has set another by the time that the operator sees it is answered. The hash stays: it is no other Job."""
     if not retry:
