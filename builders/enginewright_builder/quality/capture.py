@@ -115,9 +115,9 @@ class Capturing:
 
 def write_samples(folder: Path, rows: Sequence[Row]) -> str:
     """One of the files that evaluation data may be, and its name: ``.npz`` where all samples have the same shapes, else
-    ``.jsonl``. Row by row: stacked, they would take their memory once more."""
+    ``.jsonl``, as of texts. Row by row: stacked, they would take their memory once more."""
     shapes = {tuple((name, array.shape, array.dtype.str) for name, array in sorted(row.items())) for row in rows}
-    if len(shapes) > 1:
+    if len(shapes) > 1 or any(array.dtype.kind == "O" for array in rows[0].values()):
         with (folder / LINES).open("x", encoding="utf-8") as lines:
             for row in rows:
                 lines.write(json.dumps({name: array.tolist() for name, array in row.items()}) + "\n")

@@ -32,6 +32,7 @@ HEADER: Final = "Inference-Header-Content-Length"
 _NAMES: Final[Mapping[str, str]] = {
     "bool": "BOOL", "int16": "INT16", "int32": "INT32", "int64": "INT64", "uint16": "UINT16", "uint32": "UINT32",
     "uint64": "UINT64", "float32": "FP32", "float64": "FP64",
+    "int8": "INT8", "uint8": "UINT8",
 }
 _TYPES: Final[Mapping[str, str]] = {kind: name for name, kind in _NAMES.items()}
 

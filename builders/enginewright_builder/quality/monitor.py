@@ -24,8 +24,9 @@ from enginewright_builder.quality.mirror import Mirror
 from enginewright_builder.quality.page import Told, idle, served
 from enginewright_builder.quality.reference import About, Reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
-from enginewright_builder.quality.trace import Traced
+from enginewright_builder.quality.trace import Expected, Traced
 from enginewright_builder.quality.window import Window
+from enginewright_builder.shapes import takes_batches
 from enginewright_builder.system import available_cpus
 
 PERIOD: Final = 5.0
@@ -33,13 +34,15 @@ log = logging.getLogger(__name__)
 
 
 class Monitor:
-    """``clock`` is monotonic, in seconds. ``capturing`` may be the words that say why requests that should be captured
+    """``clock`` is monotonic, in seconds. ``reference`` may be what is known of one whose answers cannot be compared:
+    requests are captured alone then. ``capturing`` may be the words that say why requests that should be captured
     cannot be."""
 
-    def __init__(self, reference: Reference, tap: Tap, window: Window, clock: Callable[[], float],
+    def __init__(self, reference: Reference | About, tap: Tap, window: Window, clock: Callable[[], float],
                  mirror: Mirror | None = None, capturing: Capturing | str = "") -> None:
-        self._reference, self._tap, self._window, self._clock = reference, tap, window, clock
-        self._mirror = mirror
+        self._about = reference if isinstance(reference, About) else reference.about
+        self._reference = None if isinstance(reference, About) else reference
+        self._tap, self._window, self._clock, self._mirror = tap, window, clock, mirror
         self._capturing = capturing if isinstance(capturing, Capturing) else None
         self._uncaptured = capturing if isinstance(capturing, str) else ""
         self._opened = clock() - PERIOD
@@ -53,7 +56,8 @@ class Monitor:
             self._mirror.turn()
         for traced in self._tap.drain():
             self._requests += 1
-            self._score(traced)
+            if self._reference:
+                self._score(self._reference, traced)
             if self._mirror:
                 self._mirror.send(traced)
             if self._capturing:
@@ -68,11 +72,11 @@ class Monitor:
             self._closed = str(error)
         self._opened = now
 
-    def _score(self, traced: Traced) -> None:
+    def _score(self, reference: Reference, traced: Traced) -> None:
         """One request that cannot be scored, for a refusal of ONNX Runtime or of a user's metric or lack of memory,
         must not cost the window. Messages of such errors quote values, so that only their class is logged."""
         try:
-            if self._window.add(self._reference.answer(traced.inputs), traced.outputs):
+            if self._window.add(reference.answer(traced.inputs), traced.outputs):
                 self._newest = self._clock()
             self._failing = ""
         except Exception as error:
@@ -83,13 +87,14 @@ class Monitor:
             self._failing = name
 
     def told(self) -> Told:
-        about, scores, mirror = self._reference.about, tuple(self._window.scores), self._mirror
+        about, scores, mirror = self._about, tuple(self._window.scores), self._mirror
+        unscored = "" if self._reference else about.problem
         newest = self._capturing.newest if self._capturing else None
         failing = f"sampled requests cannot be scored: {self._failing}" if self._failing else ""
         age = 0.0 if self._newest is None else self._clock() - self._newest
         return Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
                                          total=math.fsum(scores), requests=self._requests, age_seconds=round(age, 1),
-                                         problem=self._closed or failing,
+                                         problem=self._closed or unscored or failing,
                                          mirrored=mirror.mirrored if mirror else 0,
                                          agreed=mirror.agreed if mirror else 0.0,
                                          targets=tuple(sorted(mirror.targets)) if mirror else (),
@@ -110,27 +115,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, ContractError) as error:
         about = About.nothing()
         return idle(about.metric, about.tolerance, f"the engine's reference cannot be read: {error}", options.port)
-    if about.problem:
+    if about.problem and (about.unseen or options.captures is None):
         return idle(about.metric, about.tolerance, about.problem, options.port)
-    try:
-        reference = Reference(options.reference, about, available_cpus())
+    try:  # without the source model in memory where nothing is compared with it
+        reference = about if about.problem else Reference(options.reference, about, available_cpus())
     except Exception as error:  # ONNX Runtime's own classes, a user's metric, want of memory
         problem = f"the source model does not run here: {_explained(error)}"
         return idle(about.metric, about.tolerance, problem, options.port)
-    tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
-              port=options.triton_port, computed=f"{options.model}{COMPUTED}" if options.cached else "")
-    mirror = _mirror(options, reference) if options.mirror else None
-    monitor = Monitor(reference, tap, _window(reference, options.window), time.monotonic, mirror,
-                      capturing=_capturing(options, reference))
+    monitor = _monitor(options, about, reference)
     latest = monitor.told()
-    log.info("scores %s's live answers by %s, %d requests a minute at most", options.model, about.metric,
-             options.per_minute)
+    log.info("looks at %s's live requests, at most %d a minute: %s", options.model, options.per_minute,
+             about.problem or f"answers are scored by {about.metric}")
     with served(lambda: latest, options.port):
         while True:
             began = time.monotonic()
             monitor.look()
             latest = monitor.told()
             time.sleep(max(0.0, PERIOD - (time.monotonic() - began)))
+
+
+def _monitor(options: argparse.Namespace, about: About, reference: Reference | About) -> Monitor:
+    tap = Tap(options.model, options.traces, share=options.share, per_minute=options.per_minute,
+              port=options.triton_port, computed=f"{options.model}{COMPUTED}" if options.cached else "",
+              expected=Expected.of(about.interface))
+    compared = None if isinstance(reference, About) else reference
+    window = _window(compared, options.window) if compared else Window(about.metric, options.window)
+    mirror = _mirror(options, compared) if compared and options.mirror else None
+    return Monitor(reference, tap, window, time.monotonic, mirror, capturing=_capturing(options, about))
 
 
 def _mirror(options: argparse.Namespace, reference: Reference) -> Mirror | None:
@@ -144,7 +155,7 @@ def _mirror(options: argparse.Namespace, reference: Reference) -> Mirror | None:
                   own=os.environ.get("POD_IP", ""))
 
 
-def _capturing(options: argparse.Namespace, reference: Reference) -> Capturing | str:
+def _capturing(options: argparse.Namespace, about: About) -> Capturing | str:
     """No words where no request is to be captured. Without the key nothing is: no build reads what is unsigned."""
     if options.captures is None:
         return ""
@@ -159,7 +170,7 @@ def _capturing(options: argparse.Namespace, reference: Reference) -> Capturing |
                          most_bytes=options.capture_bytes, interval=options.capture_interval,
                          retention=options.capture_retention)
     log.info("captures at most %d samples in %g s into %s", rules.samples, rules.interval, options.captures)
-    return Capturing(options.captures, rules, keys, time.time, batched=reference.batched)
+    return Capturing(options.captures, rules, keys, time.time, batched=takes_batches(about.interface))
 
 
 def _window(reference: Reference, length: int) -> Window:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -11,10 +11,10 @@ from typing import Self
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.accuracy.scores import MIN_RANKS
-from enginewright_builder.contract import Interface, load
+from enginewright_builder.contract import Interface, TensorSpec, load
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.quality.trace import readable
-from enginewright_builder.shapes import sample_shape, takes_batches
+from enginewright_builder.shapes import STRING, sample_shape, takes_batches
 from enginewright_builder.tensors import Tensors
 
 GRAPH, METRIC_GRAPH, ABOUT = "model.onnx", "metric.onnx", "reference.json"
@@ -36,17 +36,27 @@ class About:
         return cls(metric="", tolerance=0.0, interface=Interface())
 
     @property
+    def unseen(self) -> str:
+        """Why not even what clients send can be had; empty where it can."""
+        return _absent(self.interface.inputs)
+
+    @property
     def problem(self) -> str:
         """Why live traffic cannot be compared; empty where it can."""
-        wrong = [f"{one.name} ({one.dtype})" for one in (*self.interface.inputs, *self.interface.outputs)
-                 if not readable(one.dtype)]
-        if wrong:
-            return f"Triton's trace does not hold tensors of this type: {', '.join(wrong)}"
+        if wrong := _absent((*self.interface.inputs, *self.interface.outputs)):
+            return wrong
+        if texts := [one.name for one in self.interface.inputs if one.dtype == STRING]:
+            return f"answers to texts are not compared: {', '.join(texts)}"
         narrow = self.metric == "spearman" and all(
             all(isinstance(size, int) for size in shape) and math.prod(map(int, shape)) < MIN_RANKS
             for shape in (sample_shape(one, batched=takes_batches(self.interface)) for one in self.interface.outputs))
         return ("outputs of fewer than three numbers have ranks among requests alone, and live requests may be all "
                 "alike: spearman cannot be measured") if narrow else ""
+
+
+def _absent(specs: Iterable[TensorSpec]) -> str:
+    wrong = [f"{one.name} ({one.dtype})" for one in specs if not readable(one.dtype)]
+    return f"Triton's trace does not hold tensors of this type: {', '.join(wrong)}" if wrong else ""
 
 
 class Reference:

@@ -55,4 +55,5 @@ class Reservoir:
 
 
 def _bytes(row: Row) -> int:
-    return sum(array.nbytes for array in row.values())
+    return sum(array.nbytes if array.dtype.kind != "O" else sum(len(text.encode()) for text in array.ravel())
+               for array in row.values())

@@ -12,7 +12,7 @@ from http import client
 from pathlib import Path
 from typing import Final
 
-from enginewright_builder.quality.trace import TRACE_LEVEL, Traced, UnreadableTraceError, read_traces
+from enginewright_builder.quality.trace import TRACE_LEVEL, Expected, Traced, UnreadableTraceError, read_traces
 
 HOST: Final = "127.0.0.1"
 ANSWER_SECONDS: Final = 5.0
@@ -27,12 +27,13 @@ class TapClosedError(Exception):
 class Tap:
     """``share`` of requests (0 to 1) are traced, ``per_minute`` at most. ``folder`` is where the server's trace file
     lies; ``skipped`` counts what could not be read. Where a cache stands before the model, ``computed`` is what the
-    engine behind it is called: hits are traced as well, and left out."""
+    engine behind it is called: hits are traced as well, and left out. ``expected``: what clients send and get."""
 
     def __init__(self, model: str, folder: Path, *, share: float, per_minute: int, port: int,
-                 computed: str = "") -> None:
+                 computed: str = "", expected: Expected | None = None) -> None:
         self._path = f"/v2/models/{model}/trace/setting"
         self._folder, self._port, self._computed = folder, port, computed
+        self._expected = expected
         self._rate, self._per_second = max(1, round(1 / share)), per_minute / 60
         self._allowed = 0.0
         self._odd: set[Path] = set()
@@ -59,7 +60,7 @@ class Tap:
                 continue
             path.unlink(missing_ok=True)
             try:
-                found = list(read_traces(text, self._computed))
+                found = list(read_traces(text, self._computed, self._expected))
             except (UnreadableTraceError, MemoryError, RecursionError):
                 self.skipped += 1
                 continue

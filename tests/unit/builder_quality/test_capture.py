@@ -86,6 +86,13 @@ def test_each_row_is_as_likely_to_be_kept(most: int) -> None:
     assert all(abs(found[number] - 1000) < 6 * (4000 * 0.25 * 0.75) ** 0.5 for number in range(20))
 
 
+def test_texts_count_with_their_bytes() -> None:
+    kept = Reservoir(100, 100, random.Random(1))
+    for number in range(30):
+        kept.add({"s": np.array([f"{number:06}é"], object)})
+    assert kept.bytes == 8 * len(kept) <= 100
+
+
 def test_a_row_is_kept_without_the_batch_it_came_in() -> None:
     kept = Reservoir(1, 1 << 20, random.Random(1))
     batch = np.zeros((1000, 4), np.float32)
@@ -99,9 +106,11 @@ def test_a_row_is_kept_without_the_batch_it_came_in() -> None:
      {"x": np.array([5, 6], np.float32), "ids": np.array([[1], [0]], np.int64)}],
     [{"x": np.array([0.1], np.float32)}, {"x": np.array([0.1, 3.25], np.float32)}],
     [{"x": np.array([True, False])}, {"x": np.array([False, False])}],
-], ids=["one shape", "different lengths", "bool"])
+    [{"x": np.array([0, 255], np.uint8)}, {"x": np.array([7, 8], np.uint8)}],
+    [{"s": np.array(["say \"a\"\n", "é"], object)}, {"s": np.array(["", "\u2028"], object)}],
+], ids=["one shape", "different lengths", "bool", "bytes", "texts"])
 def test_what_is_written_is_read_as_evaluation_data(rows: list[Row], tmp_path: Path) -> None:
-    read = read_samples(tmp_path / write_samples(tmp_path, rows))
+    read = read_samples(tmp_path / write_samples(tmp_path, rows), words=True)
     assert len(read) == len(rows)
     for one, other in zip(rows, read.rows, strict=True):
         assert one.keys() == other.keys()
