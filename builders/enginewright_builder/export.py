@@ -22,6 +22,7 @@ OPSET = 18
 # Largest difference to the source's own outputs, relative to their largest magnitude. FP32 sums in another order differ
 # by 1e-6 or so; a wrong graph by far more.
 EXPORT_TOLERANCE = 1e-3
+_REMEDY = "look for randomness or batch-dependent code in the forward pass, or give an ONNX file"
 
 
 def export_model(model: SourceModel, folder: Path, checks: Sequence[Tensors]) -> ExportedModel:
@@ -75,18 +76,19 @@ def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) ->
                 "ExportMismatch", f"the export fails at batch {batch}: {brief(error)}", field="spec.source",
                 value=batch, remedy="export the model to ONNX yourself and give the .onnx file")) from error
         for name in expected:
-            _compare(name, batch, expected, got)
+            _compare(name, batch, expected, got, getattr(model, "if_mismatched", "") or _REMEDY)
     runner.close()
 
 
-def _compare(name: str, batch: int, answers: Tensors, made: Tensors) -> None:
+def _compare(name: str, batch: int, answers: Tensors, made: Tensors, remedy: str) -> None:
     expected, got = answers[name], made[name]
     if expected.shape != got.shape:
-        raise _mismatch(name, batch, f"has shape {list(got.shape)}, the source's {list(expected.shape)}")
+        raise _mismatch(name, batch, f"has shape {list(got.shape)}, the source's {list(expected.shape)}", remedy)
     missed = missed_share(name, answers, made)
     worst = largest_difference(expected, got) if missed is None else missed
     if not worst <= EXPORT_TOLERANCE:
-        raise _mismatch(name, batch, f"differs by {worst:.2e} of its largest value, more than {EXPORT_TOLERANCE:.0e}")
+        raise _mismatch(name, batch, f"differs by {worst:.2e} of its largest value, more than {EXPORT_TOLERANCE:.0e}",
+                        remedy)
 
 
 def largest_difference(expected: Array, got: Array) -> float:
@@ -104,8 +106,7 @@ def largest_difference(expected: Array, got: Array) -> float:
     return float(np.abs(wide[finite] - other[finite]).max()) / scale
 
 
-def _mismatch(name: str, batch: int, what: str) -> UserError:
+def _mismatch(name: str, batch: int, what: str, remedy: str) -> UserError:
     return UserError("ExportMismatch", f"the export answers otherwise than the source: {name!r} at batch {batch} "
                      f"{what}",
-                     field="spec.source", value=name,
-                     remedy="look for randomness or batch-dependent code in the forward pass, or give an ONNX file")
+                     field="spec.source", value=name, remedy=remedy)

@@ -18,6 +18,8 @@ _ONE_CALL = ("ForSequenceClassification", "ForTokenClassification", "ForQuestion
              "ForAudioClassification", "ForCTC")
 # What Whisper's own processor cuts sound into.
 _SECONDS, _RATE = 30, 16_000
+# How detectors call what scores the places that they pick queries from.
+_PICKING = ("enc_score_head", "enc_out_class_embed")
 _CHANNELS, _IMAGE_SIZE = 3, 224
 # Of sounds: batch, time.
 _OF_SOUND = 2
@@ -55,6 +57,12 @@ def mask_beside(others: Sequence[TensorSpec]) -> TensorSpec | None:
     """What marks the padding of sounds in one batch; None for anything else than sounds of free length."""
     sound = next((spec for spec in others if spec.name == WAVE and len(spec.shape) == _OF_SOUND), None)
     return sound and TensorSpec(name=USUAL_MASK, dtype="int64", shape=sound.shape)
+
+
+def picks_queries(model: Any) -> bool:
+    """Whether a detector's rows are of the best places that it found itself: their order is that of the scores."""
+    return bool(getattr(model.config, "two_stage", False)) or any(
+        name.rpartition(".")[2] in _PICKING for name, _ in model.named_modules())
 
 
 def sizes_to_observe(low: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, brief, first_line, known_or
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
-from enginewright_builder.models.hf_kinds import mask_beside, served_part, sizes_to_observe
+from enginewright_builder.models.hf_kinds import mask_beside, picks_queries, served_part, sizes_to_observe
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
@@ -36,12 +36,17 @@ from enginewright_builder.sources.formats import check_config, read_settings
 _FIELD = "spec.source.uri"
 # Outputs that are no answers: caches, per-layer states.
 _LEFT_OUT = frozenset({"past_key_values", "hidden_states", "attentions", "cross_attentions", "loss", "router_logits"})
+# Of detectors, what their losses take: answers of each layer, and of all places that queries are picked from.
+_OF_TRAINING = ("intermediate_", "init_reference_points", "enc_outputs_", "enc_topk_")
 # Weights that a base model may lack without its answers being wrong: its pooler, whose output is then left out.
 _OPTIONAL_WEIGHTS = ("pooler.",)
 DEFAULT_TOKENS = 512
 _MASK_NOTE = ("The source's processor makes attention_mask of sounds, and clients send none: write "
               "spec.interface.padding with mask: attention_mask to let them send it, so that sounds of different "
               "length are joined.")
+_PLACES = ("the model picks its queries by their scores, so that rows change places where two are close; declare "
+           "objectDetection in spec.interface.postprocess, which is compared by boxes, not place by place. Where it is "
+           "declared, scores are all alike, as before training")
 
 
 def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu", mask: str = "") -> TorchModel:
@@ -75,6 +80,8 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
                         pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0)
     if marks and not masked and _marks_padding(path):
         loaded.notes = (_MASK_NOTE,)
+    if picks_queries(model):
+        loaded.if_mismatched = _PLACES
     return loaded
 
 
@@ -144,7 +151,7 @@ class _Answers(nn.Module):
             return {name: answers[name] for name in self.wanted}
         left_out = _LEFT_OUT if self.pooled else _LEFT_OUT | {"pooler_output"}
         return {name: value for name, value in answers.items()
-                if isinstance(value, torch.Tensor) and name not in left_out}
+                if isinstance(value, torch.Tensor) and name not in left_out and not name.startswith(_OF_TRAINING)}
 
 
 def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[Tokenize | None, tuple[TensorSpec, ...]]:

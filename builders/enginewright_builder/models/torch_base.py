@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or
@@ -39,6 +40,8 @@ class TorchModel:
         self.module, self.interface, self.name, self.device = module.to(device), interface, name, device
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
         self.candidate, self.notes, self.pad_token = "", tuple[str, ...](), pad_token
+        # What helps where the export answers otherwise, if anything is known of the model that may be why.
+        self.if_mismatched = ""
         self._adapted = Adapted(self.module, interface, keywords=keywords)
 
     def run(self, inputs: Tensors) -> Tensors:
@@ -59,7 +62,8 @@ class TorchModel:
                 torch.onnx.export(
                     program.module, program.args, str(path), dynamic_shapes=program.dynamic_shapes,
                     input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
-                    opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False)
+                    opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False,
+                    custom_translation_table={torch.ops.aten._is_all_true.default: _all_true})
             except Exception as error:
                 raise export_failed(error) from error
         finish_names(path, self.interface)
@@ -82,6 +86,14 @@ class TorchModel:
     def _tensors(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(np.ascontiguousarray(inputs[spec.name])).to(self.device)
                      for spec in self.interface.inputs)
+
+
+def _all_true(condition: Any) -> Any:
+    """For the exporter, which drops assertions itself and knows nothing of the operator that they are made of."""
+    from onnxscript import opset18
+
+    return opset18.Cast(opset18.ReduceMin(opset18.Cast(condition, to=TensorProto.INT32), keepdims=0),
+                        to=TensorProto.BOOL)
 
 
 def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:

@@ -28,6 +28,10 @@ class Wrapped:
         return self._inner.notes
 
     @property
+    def if_mismatched(self) -> str:
+        return str(getattr(self._inner, "if_mismatched", ""))
+
+    @property
     def candidate(self) -> str:
         return self._inner.candidate
 

@@ -36,6 +36,34 @@ def yolos(folder: Path, **settings: Any) -> Path:
     return folder
 
 
+def rt_detr(folder: Path, version: str = "", **settings: Any) -> Path:
+    """With its own processor. ``version`` is empty or ``V2``. As transformers makes it the scores of all places are
+    alike, so that it is chance which of them the model picks: weights are drawn such that they differ."""
+    import torch
+    import transformers
+
+    backbone = transformers.RTDetrResNetConfig(
+        embedding_size=16, hidden_sizes=[16, 32, 48, 64], depths=[1] * 4, layer_type="basic",
+        out_features=["stage2", "stage3", "stage4"])
+    torch.manual_seed(0)
+    model: Any = getattr(transformers, f"RTDetr{version}ForObjectDetection")(
+        getattr(transformers, f"RTDetr{version}Config")(
+            backbone_config=backbone, encoder_in_channels=[32, 48, 64], encoder_hidden_dim=32, d_model=32,
+            encoder_ffn_dim=64, decoder_ffn_dim=64, decoder_layers=2, encoder_attention_heads=2,
+            decoder_attention_heads=2, decoder_in_channels=[32] * 3, num_queries=12, num_labels=5, decoder_n_points=2,
+            image_size=list(SIDES)))
+    for parameter in model.parameters():
+        with torch.no_grad():
+            if parameter.dim() > 1:
+                parameter.normal_(0, min(0.5, 1.2 / parameter[0].numel() ** 0.5))
+            else:
+                parameter.uniform_(-0.1, 0.1) if parameter.abs().max() == 0 else parameter.uniform_(0.5, 1.5)
+    model.save_pretrained(folder)
+    transformers.RTDetrImageProcessor(**{"size": {"height": SIDES[0], "width": SIDES[1]}, **settings}
+                                      ).save_pretrained(folder)
+    return folder
+
+
 def raw(path: Path, outputs: Mapping[str, tuple[int, ...]], opset: int = 18) -> Path:
     """An ONNX file that answers what it is sent: ``in_NAME`` becomes ``NAME``."""
     sent, answered = ([helper.make_tensor_value_info(f"{prefix}{name}", TensorProto.FLOAT, ["batch", *shape])

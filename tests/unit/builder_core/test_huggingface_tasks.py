@@ -15,7 +15,10 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
 from enginewright_builder.models import load_model
 from enginewright_builder.models.synthetic import example_inputs
+from enginewright_builder.models.torch_base import TorchModel
 from enginewright_builder.sources.formats import locate
+from enginewright_builder.tensors import Tensors
+from support.detectors import rt_detr
 
 pytestmark = pytest.mark.torch
 transformers = pytest.importorskip("transformers")
@@ -133,6 +136,55 @@ def test_a_mask_that_the_sources_processor_makes_is_told(processor: dict[str, An
     model = load_model(locate(folder), None, tmp_path)
     assert [spec.name for spec in model.interface.inputs] == ["input_values"]
     assert any("write spec.interface.padding" in note for note in model.notes) is noted
+
+
+@pytest.mark.parametrize("version", ["", "V2"])
+def test_a_detector_that_picks_its_queries_says_what_may_differ(version: str, tmp_path: Path) -> None:
+    """Where scores are close, PyTorch and ONNX Runtime pick in another order."""
+    model = load_model(locate(rt_detr(tmp_path / "source", version)), None, tmp_path)
+    assert isinstance(model, TorchModel)
+    assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == {
+        "logits": (12, 5), "pred_boxes": (12, 4), "last_hidden_state": (12, 32)}
+    assert "declare objectDetection" in model.if_mismatched
+
+
+def test_a_detector_that_picks_its_queries_is_exported_with_a_free_batch(tmp_path: Path) -> None:
+    model = load_model(locate(rt_detr(tmp_path / "source")), None, tmp_path)
+    checks = [example_inputs(model.interface, batch, seed=batch) for batch in (1, 3)]
+    export_model(model, tmp_path / "export", checks)  # raises where the answers differ
+
+
+def checked(kind: type[TorchModel] = TorchModel) -> TorchModel:
+    """``y = 2 · x``, which checks the sizes of its input as RT-DETRv2 does."""
+    import torch
+
+    class Checked(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            torch._check_tensor_all(torch.tensor([x.shape[1]]).sum() == x.shape[1])
+            return 2 * x
+
+    x, y = (TensorSpec(name=name, dtype="float32", shape=("batch", 4)) for name in "xy")
+    return kind(Checked().eval(), Interface(inputs=(x,), outputs=(y,)), name="checked")
+
+
+def test_a_check_of_a_tensor_is_exported(tmp_path: Path) -> None:
+    model = checked()
+    export_model(model, tmp_path, [example_inputs(model.interface, batch) for batch in (1, 3)])
+
+
+class Other(TorchModel):
+    """Answers what its module does not."""
+
+    def run(self, inputs: Tensors) -> Tensors:
+        return {"y": inputs["x"]}
+
+
+def test_an_export_that_differs_has_the_models_own_remedy(tmp_path: Path) -> None:
+    model = checked(Other)
+    model.if_mismatched = "declare objectDetection"
+    with pytest.raises(UserError) as caught:
+        export_model(model, tmp_path, [example_inputs(model.interface, 3)])
+    assert (caught.value.reason, caught.value.remedy) == ("ExportMismatch", "declare objectDetection")
 
 
 def refusals() -> dict[str, tuple[str, Callable[[], Any], str]]:
