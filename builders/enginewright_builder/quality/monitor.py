@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if about.problem and (about.unseen or options.captures is None):
         return idle(about.metric, about.tolerance, about.problem, options.port)
     try:  # without the source model in memory where nothing is compared with it
-        reference = about if about.problem else Reference(options.reference, about, available_cpus())
+        reference: Reference | About = about if about.problem else Reference(options.reference, about, available_cpus())
     except Exception as error:  # ONNX Runtime's own classes, a user's metric, want of memory
         problem = f"the source model does not run here: {_explained(error)}"
         return idle(about.metric, about.tolerance, problem, options.port)

@@ -26,7 +26,7 @@ from enginewright.core.manifests.captures import capture_mark
 from enginewright.core.observed import LeaseView
 from enginewright.core.spec import StoreSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright.observe.fields import Raw, annotations_of, entries, is_deleting, name_of, section, uid_of
+from enginewright.observe.fields import Raw, annotations_of, entries, is_deleting, name_of, owner_model, section, uid_of
 from enginewright.observe.views import job_view, lease_view
 
 T = TypeVar("T")
@@ -147,7 +147,8 @@ def wish(model: Raw, store: DefaultStore) -> Wish:
 
 def serving(raw: Raw) -> Serving:
     annotations = annotations_of(raw)
-    model = str((section(raw, "metadata").get("labels") or {}).get(labels.MODEL) or "")
+    marks = section(raw, "metadata").get("labels") or {}
+    model = str(marks.get(labels.FLEET) or marks.get(labels.MODEL) or "")
     place = (model, str(annotations.get(labels.STORE_URI) or "")) if labels.CAPTURES in annotations else None
     return Serving(fingerprint=carried(raw), captures=place)
 
@@ -177,11 +178,11 @@ def _bucket(model: Raw, default: DefaultStore) -> tuple[str, Access] | None:
 
 
 def _captures(model: Raw, default: DefaultStore) -> Place | None:
-    """None for an object on its way out: what it captured is to go."""
+    """That of the fleet for one of its classes. None for an object on its way out: what it captured is to go."""
     spec = section(model, "spec")
     if is_deleting(model) or section(spec, "quality").get("capture") is None:
         return None
-    return name_of(model), str(section(dict(with_store(spec, default)), "store").get("uri") or "")
+    return owner_model(model) or name_of(model), str(section(dict(with_store(spec, default)), "store").get("uri") or "")
 
 
 def has_spoken(model: Raw) -> bool:

@@ -351,8 +351,6 @@ BROKEN = (
     Broken("captures larger than the monitor's memory", {**SOURCE, "quality": {
         "capture": {"maxMebibytes": 64}, "resources": {"limits": {"memory": "300Mi"}}}},
            "spec.quality.capture.maxMebibytes", "64", "raise the limit"),
-    Broken("a fleet that captures", _fleet(quality={"capture": {}}),
-           "spec.quality.capture", "{}", "remove it, or the classes", "exclude each other"),
     Broken("labels of captured requests", {**SOURCE, "accuracy": {
         "evaluation": {"uri": "captured://net"}, "task": {"metric": "accuracy"}}},
            "spec.accuracy.task", "accuracy", "name evaluation data that have them",

@@ -103,7 +103,7 @@ def test_members_of_a_good_fleet_are_good_and_come_through_the_apiserver_unchang
     fleet: dict[str, Any] = {
         **{key: value for key, value in raw.items() if key not in ("replicas", "rollout", "engine", "objective")},
         **({"autoscaling": {**scaling, "minReplicas": 1}} if scaling else {}),
-        **({"quality": {name: value for name, value in raw["quality"].items() if name not in ("rollback", "capture")}}
+        **({"quality": {name: value for name, value in raw["quality"].items() if name != "rollback"}}
            if "quality" in raw else {}),
         "placement": {"classes": [{"name": "one", **raw["placement"]}, {"name": "cpu", "accelerator": "cpu"}]},
     }

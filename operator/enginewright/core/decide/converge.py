@@ -153,7 +153,7 @@ def _captures(ctx: PassContext) -> tuple[Action, ...]:
         return ()
     return (
         MakeKey(manifest=capture_secret(ctx.obj.namespace), entry=SIGNING_KEY, why="monitors sign captures with it"),
-        Create(manifest=capture_record(ctx.obj.namespace, store.uid, ctx.spec.store.uri, ctx.obj.name),
+        Create(manifest=capture_record(ctx.obj.namespace, store.uid, ctx.spec.store.uri, ctx.obj.served_as),
                why="by it captures are removed, when the object is gone as well"),
     )
 

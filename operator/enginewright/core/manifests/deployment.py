@@ -188,10 +188,11 @@ def monitored(pod: Mapping[str, Any]) -> bool:
 
 
 def _captures(owner: Owner, spec: Spec, revision: str) -> Captures | None:
+    """Those of all classes of a fleet are the fleet's, whichever of them answered."""
     if spec.quality is None or spec.quality.capture is None or in_bucket(spec.store.uri):
         return None
-    return Captures(volume=STORE_VOLUME, folder=captures_folder(spec, owner.namespace, owner.name),
-                    of=f"{owner.namespace}/{owner.name}", revision=revision)
+    return Captures(volume=STORE_VOLUME, folder=captures_folder(spec, owner.namespace, owner.served_as),
+                    of=f"{owner.namespace}/{owner.served_as}", revision=revision)
 
 
 def _store_volume(spec: Spec, record: EngineRecord) -> list[JSON]:

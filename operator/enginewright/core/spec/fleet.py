@@ -118,9 +118,6 @@ def _own(spec: Spec) -> Iterator[Problem]:
     if spec.quality is not None and spec.quality.rollback:
         yield _problem("spec.quality.rollback", True, "excludes spec.placement.classes, which are promoted together",
                        "set it to false, and go back by changing the spec when QualityHeld of a class is False")
-    if spec.quality is not None and spec.quality.capture is not None:
-        yield _problem("spec.quality.capture", {}, "excludes spec.placement.classes: each class would have captures of "
-                                                   "its own", "remove it, or the classes")
     yield from _scaled(spec)
     yield from _rolled_out(spec)
 

@@ -141,9 +141,6 @@ _FLEET = (
          message="spec.rollout.autoPromote false does not go with strategy Recreate and spec.placement.classes: "
                  "nothing is proven beside what serves; remove it, or write strategy Canary with maxSurge 0",
          field=".rollout.autoPromote"),
-    Rule(rule="!has(self.placement.classes) || !has(self.quality) || !has(self.quality.capture)",
-         message="spec.quality.capture and spec.placement.classes exclude each other: each class would have captures "
-                 "of its own; remove one of them", field=".quality.capture"),
     # Which class it is only the operator says: of a text made by filter or map the apiserver expects too much cost.
     Rule(rule="!has(self.placement.classes) || self.engine.backend != 'tensorrt' || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
