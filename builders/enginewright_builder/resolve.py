@@ -39,6 +39,7 @@ from enginewright_builder.engine_store import store
 from enginewright_builder.engines.registry import check_choice
 from enginewright_builder.errors import UserError
 from enginewright_builder.ids import ID_TYPES
+from enginewright_builder.initial_state import check_folder, with_files
 from enginewright_builder.normalise import taken
 from enginewright_builder.own_steps import answered, check_request, check_steps, of_source, sent
 from enginewright_builder.padding import fill
@@ -93,6 +94,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     beside = path if path.is_dir() else located.path  # where a model's further files are
     if request.interface is not None and request.interface.sequence_batching:
         check_sequences(located.format, request.interface)
+        check_folder(request.interface, path)
         _check_beside_sequences(request)
     check_steps(path, located, request.interface)
     check_texts(located, stated)
@@ -212,7 +214,7 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
     if stated is not None and stated.sequence_batching:
-        return in_steps(fixed(found, stated.sequence_batching))
+        return in_steps(with_files(fixed(found, stated.sequence_batching), located.path.parent))
     found = _with_single_samples(found)
     if stated is not None and stated.padding is not None:
         fill(found, stated.padding)

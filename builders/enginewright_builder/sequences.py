@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from enginewright_builder.contract import Interface, SequenceBatching, TensorSpec
+from enginewright_builder.contract import Interface, SequenceBatching, StateTensor, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import BATCH, STEPS, is_batch, sample_shape, shape_text, takes_batches
 from enginewright_builder.tensors import Array, Tensors
@@ -39,9 +39,8 @@ def answered(interface: Interface) -> tuple[TensorSpec, ...]:
 def initial(interface: Interface, count: int) -> dict[str, Any]:
     """What ``count`` sequences begin with, as a graph takes it."""
     specs = {spec.name: spec for spec in interface.inputs}
-    sizes = {one.input_name: sample_shape(specs[one.input_name], batched=takes_batches(interface))
-             for one in _state(interface)}
-    return {name: np.zeros((count, *map(int, shape)), specs[name].dtype) for name, shape in sizes.items()}
+    return {one.input_name: _begun(one, specs[one.input_name], count, batched=takes_batches(interface))
+            for one in _state(interface)}
 
 
 def taken(interface: Interface, requests: Tensors) -> dict[str, Array]:
@@ -74,7 +73,8 @@ def described_state(interface: Interface) -> dict[str, Any]:
     if how is None:
         return {}
     return {"state": [{"input": one.input_name, "output": one.output_name, "dtype": inputs[one.input_name].dtype,
-                       "shape": list(_alone(inputs[one.input_name], interface))} for one in how.state],
+                       "shape": list(_alone(inputs[one.input_name], interface)),
+                       **({"begin": list(one.begins)} if one.begins else {})} for one in how.state],
             "most": _TIMES * how.max_candidate_sequences, "idle": how.max_sequence_idle_us / 1e6}
 
 
@@ -164,12 +164,20 @@ def _left(made: Interface) -> None:
                             remedy=f"leave out of it what clients {'send' if kind == 'input' else 'get'}")
 
 
+def _begun(one: StateTensor, spec: TensorSpec, count: int, *, batched: bool) -> Array:
+    shape = (count, *map(int, sample_shape(spec, batched=batched)))
+    made = np.zeros(shape, spec.dtype)
+    if one.begins:  # where a batch of 1 stands in it is the same to their order
+        made[:] = np.array(one.begins).reshape(shape[1:])
+    return made
+
+
 def _alone(spec: TensorSpec, interface: Interface) -> tuple[int | str, ...]:
     """Of one request, or of the state beside it."""
     return (1, *spec.shape[1:]) if takes_batches(interface) else spec.shape
 
 
-def _state(interface: Interface) -> Sequence[Any]:
+def _state(interface: Interface) -> Sequence[StateTensor]:
     return interface.sequence_batching.state if interface.sequence_batching else ()
 
 

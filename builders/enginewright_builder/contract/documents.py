@@ -24,6 +24,7 @@ _WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since
 _LATE: Mapping[str, tuple[str, ...]] = {
     "TensorSpec": ("normalise", "preprocess"),
     "Interface": ("postprocess", "padding", "sequence_batching", "python_steps"),
+    "StateTensor": ("data_file", "begins"),
     "PostprocessStep": ("axis", "k", "detection"), "AccuracyRequest": ("task", "group_by"),
     "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate", "shard"),

@@ -112,10 +112,13 @@ class Padding:
 @dataclass(frozen=True, kw_only=True)
 class StateTensor:
     """State that a model takes as input ``input_name`` and gives back as output ``output_name``. A sequence begins with
-    zeros."""
+    the numbers of ``data_file``, a ``.npy`` in the source's folder, or with zeros. ``begins`` are those numbers in
+    their order, once a build has read them."""
 
     input_name: str
     output_name: str
+    data_file: str = ""
+    begins: tuple[float, ...] = ()
 
 
 # Triton's own default.

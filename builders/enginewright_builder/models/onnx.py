@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError, brief, first_line, known_or
+from enginewright_builder.initial_state import with_files
 from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.models.onnx_batch import settled, try_whole
 from enginewright_builder.models.onnx_joined import joined_steps
@@ -84,7 +85,7 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     vocabulary = _vocabulary(model)
     _check_conversion(path, tidy, found, vocabulary)
     if interface is not None and interface.sequence_batching:
-        whole = fixed(found, interface.sequence_batching)
+        whole = with_files(fixed(found, interface.sequence_batching), path.parent)
         try_whole(tidy, called or path.name, whole, vocabulary, opened)
         joined = joined_steps(tidy, found, whole, folder, vocabulary, opened)
         return OnnxModel(joined.path, joined.interface, vocabulary=vocabulary, device=device,

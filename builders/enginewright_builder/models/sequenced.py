@@ -1,7 +1,7 @@
 """A source whose state the server keeps, so that a sample is a whole sequence: the source itself, asked step by step.
 
-What is measured of it and of engines is a step; what is compared are whole sequences, each begun with zeros. An engine
-that loses a little in each step, or forgets, drifts away from the source in the course of one.
+What is measured of it and of engines is a step; what is compared are whole sequences, each begun with its first state.
+An engine that loses a little in each step, or forgets, drifts away from the source in the course of one.
 """
 
 from __future__ import annotations

@@ -255,7 +255,8 @@ def _python_steps(steps: PythonStepsSpec) -> contract.PythonSteps:
 
 def _sequences(how: SequenceBatchingSpec) -> contract.SequenceBatching:
     return contract.SequenceBatching(
-        state=tuple(contract.StateTensor(input_name=one.input_name, output_name=one.output_name) for one in how.state),
+        state=tuple(contract.StateTensor(input_name=one.input_name, output_name=one.output_name,
+                                         data_file=one.data_file or "") for one in how.state),
         max_sequence_idle_us=how.max_sequence_idle_microseconds, max_candidate_sequences=how.max_candidate_sequences)
 
 

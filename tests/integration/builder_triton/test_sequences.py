@@ -76,6 +76,30 @@ class Built:
         return found
 
 
+@on_the_loop
+async def test_a_sequence_begins_with_what_a_file_of_the_source_says(tmp_path: Path) -> None:
+    """Each time, of each sequence, and in steps that run together."""
+    folder = tmp_path / "source"
+    folder.mkdir()
+    np.save(folder / "h.npy", stateful.first_state())
+    plain = _request(tmp_path, precision="fp32")
+    shutil.move(tmp_path / "model.onnx", folder)
+    kept = SequenceBatching(state=(StateTensor(input_name="h", output_name="hn", data_file="h.npy"), STATE[1]))
+    request = dataclasses.replace(plain, source=SourceRequest(uri=str(folder)),
+                                  interface=Interface(sequence_batching=kept))
+    outcome = await asyncio.to_thread(run_build, request, tmp_path / "scratch", _tracker())
+    assert outcome.error is None
+    client = stateful.lstm_source(folder / "model.onnx", {"h": stateful.first_state()})
+    sent = stateful.sequences(4, 5, seed=9)
+    expected = [[one["y"] for one in client.answers([{"x": x[None]} for x in steps])] for steps in sent]
+    repository = tmp_path / "store" / outcome.fingerprint / "model_repository"
+    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, Channels(
+            server.grpc_url) as channels:
+        for _ in range(2):
+            served = await asyncio.gather(*(_sequence(channels, steps, 1 + place) for place, steps in enumerate(sent)))
+            np.testing.assert_allclose(served, expected, atol=1e-4)
+
+
 def _tracker() -> Tracker:
     return Tracker(JsonLines(io.StringIO()))
 

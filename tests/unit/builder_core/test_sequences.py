@@ -128,6 +128,50 @@ def test_a_sequence_is_asked_step_by_step(tmp_path: Path) -> None:
     np.testing.assert_allclose(source.run({"x": x[:, :, None]})["y"], expected, atol=1e-5)
 
 
+BEGUN = SequenceBatching(state=(StateTensor(input_name="h", output_name="hn", data_file="h.npy"), LSTM[1]))
+
+
+def test_a_sequence_begins_with_what_a_file_says(tmp_path: Path) -> None:
+    np.save(tmp_path / "h.npy", stateful.first_state())
+    source, x = _source(tmp_path, kept=BEGUN), stateful.sequences(3, 6)
+    client = stateful.lstm_source(tmp_path / "model.onnx", {"h": stateful.first_state()})
+    expected = [[one["y"] for one in client.answers([{"x": step[None]} for step in steps])] for steps in x]
+    np.testing.assert_allclose(source.run({"x": x[:, :, None]})["y"], expected, atol=1e-5)
+    first = source.begun({"x": x[:, :, None]})
+    np.testing.assert_array_equal(first["h"], np.repeat(stateful.first_state()[0][None], 3, axis=0))
+    assert not first["c"].any()
+
+
+@pytest.mark.parametrize(("array", "message"), [
+    (None, "is no file in the source's folder"), (np.zeros((1, 1, 9), np.float32), r"is float32 \[1, 1, 9\]"),
+    (np.zeros((1, 1, 24)), "is float64"), (np.full((1, 1, 24), np.nan, np.float32), "NaN"),
+    (np.zeros((1, 1, 1 << 18), np.float32), "has more than"), (np.array([{}]), "cannot be read"),
+], ids=["none", "shape", "type", "NaN", "too large", "a pickle"])
+def test_a_file_that_is_no_state_is_told(array: Any, message: str, tmp_path: Path) -> None:
+    if array is not None:
+        np.save(tmp_path / "h.npy", array)
+    with pytest.raises(UserError, match=message) as refused:
+        _source(tmp_path, kept=BEGUN)
+    assert refused.value.field == "spec.interface.sequenceBatching.state[0].dataFile"
+
+
+def test_a_file_counts_as_a_part_of_a_folder_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    np.save(folder / "h.npy", stateful.first_state())
+    request = _request(folder, interface=Interface(sequence_batching=BEGUN))
+    np.savez(tmp_path / "evaluation", x=stateful.sequences(400, 4))
+    with pytest.raises(UserError, match="names one file"):
+        resolve(request, tmp_path / "scratch")
+    (folder / "evaluation.npz").unlink()
+    whole = dataclasses.replace(
+        request, source=SourceRequest(uri=str(folder)),
+        accuracy=dataclasses.replace(request.accuracy, evaluation=DataRequest(uri=str(tmp_path / "evaluation.npz"))))
+    before = resolve(whole, tmp_path / "scratch").source.digest
+    np.save(folder / "h.npy", 2 * stateful.first_state())
+    assert resolve(whole, tmp_path / "scratch").source.digest != before
+
+
 def test_calibration_sees_the_state_in_its_course(tmp_path: Path) -> None:
     calls = _source(tmp_path).calls({"x": stateful.sequences(2, 10)[:, :, None]}, 3)
     assert [float(np.abs(call["h"]).max()) > 0 for call in calls] == [False, True, True]

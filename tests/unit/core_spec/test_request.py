@@ -97,12 +97,13 @@ def test_everything_that_is_asked_reaches_the_builder() -> None:
 
 
 def test_what_is_state_reaches_the_builder() -> None:
-    kept = {"state": [{"inputName": "h", "outputName": "hn"}], "maxSequenceIdleMicroseconds": 5000,
+    kept = {"state": [{"inputName": "h", "outputName": "hn", "dataFile": "h.npy"}], "maxSequenceIdleMicroseconds": 5000,
             "maxCandidateSequences": 7}
     request = request_of({**FULL, "batching": {}, "interface": {"sequenceBatching": kept}})
     assert request.interface is not None
     assert request.interface.sequence_batching == SequenceBatching(
-        state=(StateTensor(input_name="h", output_name="hn"),), max_sequence_idle_us=5000, max_candidate_sequences=7)
+        state=(StateTensor(input_name="h", output_name="hn", data_file="h.npy"),), max_sequence_idle_us=5000,
+        max_candidate_sequences=7)
     assert request.fingerprint() != request_of({**FULL, "batching": {}, "interface": {}}).fingerprint()
 
 

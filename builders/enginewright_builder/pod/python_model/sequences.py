@@ -4,7 +4,8 @@ Copied beside ``model.py``; it may import only the standard library and NumPy. `
 
     {"state": [{"input": "h", "output": "hn", "dtype": "float32", "shape": [1, 1, 64]}], "most": 256, "idle": 1.0}
 
-A sequence begins with zeros, at a request that has the START flag. Triton's sequence batcher sends all requests of a
+A sequence begins with the numbers of ``"begin"``, in their order, or with zeros where a state has none, at a request
+that has the START flag. Triton's sequence batcher sends all requests of a
 sequence to one instance of the model, one at a time, and refuses those of a sequence that it does not know; so this
 process has the state. Requests of several sequences may come in one call: where the model takes batches they run as
 one, and the state of each has a batch of 1 in front. Triton does not tell that a sequence was idle for too long: such a
@@ -35,7 +36,7 @@ class Sequences:
 
     def __init__(self, described: Mapping[str, Any], clock: Callable[[], float] = time.monotonic) -> None:
         self.outputs = {entry["input"]: entry["output"] for entry in described["state"]}
-        self._begin = {entry["input"]: _zeros(entry) for entry in described["state"]}
+        self._begin = {entry["input"]: _begun(entry) for entry in described["state"]}
         self._most, self._seconds, self._clock = described["most"], described["idle"] + SLACK, clock
         self._kept: OrderedDict[int | str, tuple[float, Arrays]] = OrderedDict()
 
@@ -76,7 +77,8 @@ def _own(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.base is None else array.copy()
 
 
-def _zeros(entry: Mapping[str, Any]) -> NDArray[Any]:
-    zeros = np.zeros(entry["shape"], entry["dtype"])
-    zeros.flags.writeable = False  # every sequence begins with it
-    return zeros
+def _begun(entry: Mapping[str, Any]) -> NDArray[Any]:
+    made: NDArray[Any] = np.array(entry.get("begin", 0)).astype(entry["dtype"])
+    made = made.reshape(entry["shape"]) if "begin" in entry else np.full(entry["shape"], made)
+    made.flags.writeable = False  # every sequence begins with it
+    return made

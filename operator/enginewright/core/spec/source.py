@@ -294,11 +294,14 @@ class StateSpec(SpecModel):
     like a batch is 1."""
     output_name: str = Field(min_length=1, max_length=MAX_NAME)
     """The source's output that has it for the next request, of the same type and shape."""
+    data_file: str | None = Field(default=None, max_length=MAX_NAME, pattern=r"^[A-Za-z0-9_][-._A-Za-z0-9]*$")
+    """What each sequence begins with: a file of NumPy in the source's folder, beside the .onnx, of the state's type and
+    shape. Left out: zeros."""
 
 
 class SequenceBatchingSpec(SpecModel):
     """Requests that belong to a sequence, whose state the server keeps: clients number their sequences, and send
-    neither of the state's tensors. Each sequence begins with zeros. Names are Triton's."""
+    neither of the state's tensors. Names are Triton's."""
 
     state: tuple[StateSpec, ...] = Field(min_length=1, max_length=32)
     """What is kept from one request of a sequence to the next."""

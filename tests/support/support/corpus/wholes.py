@@ -135,7 +135,7 @@ BATCH: Raw = {
 
 SEQUENCES: Raw = {
     "source": {"uri": "pvc://models/lstm.onnx", "format": "onnx"}, "engine": {"backend": "onnxruntime"},
-    "interface": {"sequenceBatching": {"state": [{"inputName": "h", "outputName": "hn"}],
+    "interface": {"sequenceBatching": {"state": [{"inputName": "h", "outputName": "hn", "dataFile": "h.npy"}],
                                        "maxSequenceIdleMicroseconds": 5_000_000, "maxCandidateSequences": 64}},
 }
 

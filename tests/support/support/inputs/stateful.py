@@ -76,15 +76,16 @@ def sequences(count: int, steps: int, seed: int = 0) -> NDArray[Any]:
 
 
 class Source:
-    """What a client of the file itself has to do: it carries the state, which begins with zeros."""
+    """What a client of the file itself has to do: it carries the state, which begins with ``begins``, or zeros."""
 
-    def __init__(self, path: Path, state: Mapping[str, tuple[str, tuple[int, ...]]]) -> None:
+    def __init__(self, path: Path, state: Mapping[str, tuple[str, tuple[int, ...]]],
+                 begins: Mapping[str, NDArray[Any]] | None = None) -> None:
         self._session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        self._state = state
+        self._state, self._begins = state, begins or {}
 
     def answers(self, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
         names = [one.name for one in self._session.get_outputs()]
-        state = {name: np.zeros(shape, np.float32) for name, (_, shape) in self._state.items()}
+        state = {name: self._begins.get(name, np.zeros(shape, np.float32)) for name, (_, shape) in self._state.items()}
         found = []
         for step in steps:
             answer = dict(zip(names, self._session.run(names, {**step, **state}), strict=True))
@@ -93,5 +94,10 @@ class Source:
         return found
 
 
-def lstm_source(path: Path) -> Source:
-    return Source(path, {name: (output, (1, 1, HIDDEN)) for name, output in STATE})
+def lstm_source(path: Path, begins: Mapping[str, NDArray[Any]] | None = None) -> Source:
+    return Source(path, {name: (output, (1, 1, HIDDEN)) for name, output in STATE}, begins)
+
+
+def first_state() -> NDArray[Any]:
+    """For ``h`` of :func:`lstm`, as a file would have it."""
+    return np.random.default_rng(28).normal(size=(1, 1, HIDDEN)).astype(np.float32)
