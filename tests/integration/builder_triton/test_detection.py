@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ from enginewright_builder.same_boxes import agreements, overlaps
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.server import TritonServer
-from support.detectors import PIXELS, SENT, images, yolo, yolos
+from support.detectors import PIXELS, SENT, images, rt_detr, yolo, yolos
 
 pytestmark = [pytest.mark.triton]
 FOLDER = Interface(
@@ -80,18 +81,20 @@ async def served(folder: Path, sent: Tensors) -> Tensors:
 
 
 @pytest.mark.torch
-def test_a_folder_is_served_with_the_boxes_of_its_own_processor(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "made"), [("Yolos", yolos), ("RTDetr", rt_detr)])
+def test_a_folder_is_served_with_the_boxes_of_its_own_processor(kind: str, made: Callable[[Path], Path],
+                                                                tmp_path: Path) -> None:
     import torch
     import transformers
 
-    source = yolos(tmp_path / "yolos")
+    source = made(tmp_path / "source")
     asked = request(source, FOLDER, {"pixel_values": images(60, *SENT)}, tmp_path)
     outcome = run_build(asked, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None
     sent = images(9, *SENT, seed=1)
     got = asyncio.run(served(tmp_path / "store" / outcome.fingerprint, {"pixel_values": sent}))
-    model: Any = transformers.YolosForObjectDetection.from_pretrained(source)
-    processor: Any = transformers.YolosImageProcessor.from_pretrained(source)
+    model: Any = getattr(transformers, f"{kind}ForObjectDetection").from_pretrained(source)
+    processor: Any = getattr(transformers, f"{kind}ImageProcessor").from_pretrained(source)
     with torch.no_grad():
         theirs = processor.post_process_object_detection(
             model(**processor(images=list(sent), return_tensors="pt")), threshold=0.15, target_sizes=[SENT] * 9)
