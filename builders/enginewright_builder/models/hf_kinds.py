@@ -80,7 +80,7 @@ def _other(takes: str, model: Any) -> TensorSpec:
     config = model.config
     if takes == IMAGE:
         return _image(config)
-    if takes in (WAVE, SPECTRUM) and (shape := _sound(takes, config)):
+    if takes in (WAVE, SPECTRUM) and (shape := _sound(takes, config, _least_frames(model))):
         return TensorSpec(name=takes, dtype="float32", shape=(BATCH, *shape))
     if takes == SERIES and hasattr(config, "context_length"):
         channels = getattr(config, "num_input_channels", 1)
@@ -96,20 +96,27 @@ def _image(config: Any) -> TensorSpec:
     return TensorSpec(name=IMAGE, dtype="float32", shape=(BATCH, channels, height, width))
 
 
-def _sound(takes: str, config: Any) -> tuple[int | str, ...]:
-    """Sizes after the batch; none where the configuration does not say."""
+def _sound(takes: str, config: Any, frames: int) -> tuple[int | str, ...]:
+    """Sizes after the batch, for ``frames`` at least; none where the configuration does not say."""
     if takes == SPECTRUM and hasattr(config, "max_source_positions") and hasattr(config, "num_mel_bins"):
         return config.num_mel_bins, 2 * config.max_source_positions  # Whisper's convolution halves the frames
     if takes == WAVE and hasattr(config, "conv_kernel"):
-        return (f"{_least_samples(config)}..{_SECONDS * _RATE}",)
+        return (f"{_least_samples(config, frames)}..{_SECONDS * _RATE}",)
     if takes == WAVE and hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):
         return config.max_length, config.num_mel_bins  # the Audio Spectrogram Transformer
     return ()
 
 
-def _least_samples(config: Any) -> int:
-    """Of which the convolutions still make one frame."""
-    samples = 1
+def _least_frames(model: Any) -> int:
+    """Heads that tell speakers apart look at many at once, and at how two of what they find differ."""
+    config = model.config
+    if not type(model).__name__.endswith("ForXVector"):
+        return 1
+    return 2 + sum((size - 1) * step for size, step in zip(config.tdnn_kernel, config.tdnn_dilation, strict=True))
+
+
+def _least_samples(config: Any, samples: int) -> int:
+    """Of which the convolutions still make so many frames."""
     for kernel, stride in zip(reversed(config.conv_kernel), reversed(config.conv_stride), strict=True):
         samples = (samples - 1) * stride + kernel
     return samples

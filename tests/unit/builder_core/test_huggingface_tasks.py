@@ -65,6 +65,11 @@ TASKS: dict[str, Task] = {
         {"input_ids": ("1..20",), "attention_mask": ("1..20",), "pixel_values": (3, 32, 32)},
         {"text_embeds": (16,), "image_embeds": (16,)}),
     "speech to letters": ("Wav2Vec2ForCTC", sound, {"input_values": ("400..480000",)}, {"logits": ("logits_1", 32)}),
+    "speakers": (
+        "WavLMForXVector",
+        lambda: transformers.WavLMConfig(**SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16,
+                                         num_conv_pos_embedding_groups=4, tdnn_dim=(16,) * 5, xvector_output_dim=8),
+        {"input_values": ("5200..480000",)}, {"logits": (8,), "embeddings": (8,)}),
     "encoder of speech": ("WhisperForConditionalGeneration", whisper, {"input_features": (16, 60)},
                           {"last_hidden_state": (30, 32)}),
     "classes of sound": (
