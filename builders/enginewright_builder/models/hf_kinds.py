@@ -112,7 +112,8 @@ def _least_frames(model: Any) -> int:
     config = model.config
     if not type(model).__name__.endswith("ForXVector"):
         return 1
-    return 2 + sum((size - 1) * step for size, step in zip(config.tdnn_kernel, config.tdnn_dilation, strict=True))
+    return 2 + sum((int(size) - 1) * int(step) for size, step in zip(config.tdnn_kernel, config.tdnn_dilation,
+                                                                      strict=True))
 
 
 def _least_samples(config: Any, samples: int) -> int:

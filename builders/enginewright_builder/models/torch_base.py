@@ -92,8 +92,8 @@ def _all_true(condition: Any) -> Any:
     """For the exporter, which drops assertions itself and knows nothing of the operator that they are made of."""
     from onnxscript import opset18
 
-    return opset18.Cast(opset18.ReduceMin(opset18.Cast(condition, to=TensorProto.INT32), keepdims=0),
-                        to=TensorProto.BOOL)
+    made: Any = opset18  # its types do not know a value of a graph
+    return made.Cast(made.ReduceMin(made.Cast(condition, to=TensorProto.INT32), keepdims=0), to=TensorProto.BOOL)
 
 
 def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:

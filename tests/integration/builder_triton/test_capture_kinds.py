@@ -50,7 +50,7 @@ def cast(sent: int, answered: int) -> onnx.ModelProto:
 def counted(sent: type) -> Callable[[int], Tensors]:
     """Each request of another length, with each byte that may break a trace."""
     def made(index: int) -> Tensors:
-        values = np.array([*b'",\\\n\x00', -1, index], np.int64).astype(sent)
+        values: Array = np.array([*b'",\\\n\x00', -1, index], np.int64).astype(sent)
         return {"x": np.resize(values, (1 + index % 2, 1 + index % 5, 3))}
     return made
 
