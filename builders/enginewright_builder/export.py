@@ -80,7 +80,7 @@ def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) ->
     runner.close()
 
 
-def _compare(name: str, batch: int, answers: Tensors, made: Tensors, remedy: str) -> None:
+def _compare(name: str, batch: int, answers: Tensors, made: Tensors, remedy: str = _REMEDY) -> None:
     expected, got = answers[name], made[name]
     if expected.shape != got.shape:
         raise _mismatch(name, batch, f"has shape {list(got.shape)}, the source's {list(expected.shape)}", remedy)
