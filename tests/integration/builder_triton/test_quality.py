@@ -252,5 +252,5 @@ async def test_as_a_container_it_survives_its_monitor(artifact: Artifact, tmp_pa
 async def test_a_model_whose_tensors_cannot_be_traced_is_said_to_be_so(tmp_path: Path) -> None:
     (tmp_path / "reference.json").write_text(json.dumps({
         "metric": "cosine", "tolerance": 0.01,
-        "interface": {"inputs": [{"name": "image", "dtype": "uint8", "shape": ["batch", 8]}], "outputs": []}}))
-    assert read_about(tmp_path).problem == "Triton's trace does not hold tensors of this type: image (uint8)"
+        "interface": {"inputs": [{"name": "image", "dtype": "float16", "shape": ["batch", 8]}], "outputs": []}}))
+    assert read_about(tmp_path).problem == "Triton's trace does not hold tensors of this type: image (float16)"

@@ -53,9 +53,10 @@ from support.inputs import graphs, stateful
 pytestmark = [pytest.mark.triton]
 on_the_loop = pytest.mark.asyncio(loop_scope="session")
 MODEL, STEPS, SECONDS = "model", 20, 30.0
-# How far an answer may be off beside other sequences: an engine in 8 bits scales by all that it runs together. With the
-# state of another sequence an answer is another one.
-BESIDE = 0.1
+# How far an answer may be off beside other sequences: an engine in 8 bits scales by all that it runs together, or cuts
+# off what calibration did not see. Which engine ships depends on the machine. With the state of another sequence an
+# answer is another one.
+BESIDE = 0.25
 STATE = tuple(StateTensor(input_name=name, output_name=output) for name, output in stateful.STATE)
 NO_START = "must specify the START flag on the first request of the sequence"
 
