@@ -9,16 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from enginewright_builder.contract import (
-    Detection,
-    DeviceRequest,
-    Interface,
-    PostprocessStep,
-    Preprocess,
-    RuntimeRequest,
-    ServingChoice,
-    TensorSpec,
-)
+from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, ServingChoice
 from enginewright_builder.engines.base import BuildContext
 from enginewright_builder.engines.tensorrt import TensorRtEngine
 from enginewright_builder.export import export_model
@@ -30,18 +21,10 @@ from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
-from support.detectors import PIXELS, SENT, images, yolo, yolos
+from support.detectors import FOLDER, PIXELS, SENT, SUPPRESSED, images, yolo, yolos
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
 MODEL, BATCH = "model", 4
-FOLDER = Interface(
-    inputs=(TensorSpec(name="pixel_values", dtype="uint8", shape=("batch", *SENT, 3),
-                       preprocess=Preprocess(from_source=True)),),
-    postprocess=(PostprocessStep(output="logits", function="objectDetection", detection=Detection(
-        from_source=True, threshold=0.15, target_sizes="pixel_values")),))
-SUPPRESSED = Interface(postprocess=(PostprocessStep(
-    output="output0", function="objectDetection", k=10,
-    detection=Detection(box_unit="pixels", threshold=0.2, nms_threshold=0.5)),))
 
 
 def pixels(seed: int) -> Tensors:

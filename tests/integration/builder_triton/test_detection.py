@@ -22,14 +22,10 @@ from enginewright_builder.contract import (
     BatchingRequest,
     BuildRequest,
     DataRequest,
-    Detection,
     EngineRequest,
     Interface,
-    PostprocessStep,
-    Preprocess,
     SourceRequest,
     TaskRequest,
-    TensorSpec,
 )
 from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, encode
@@ -44,17 +40,9 @@ from enginewright_builder.same_boxes import agreements, overlaps
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.server import TritonServer
-from support.detectors import PIXELS, SENT, images, rt_detr, yolo, yolos
+from support.detectors import FOLDER, PIXELS, SENT, SUPPRESSED, images, rt_detr, yolo, yolos
 
 pytestmark = [pytest.mark.triton]
-FOLDER = Interface(
-    inputs=(TensorSpec(name="pixel_values", dtype="uint8", shape=("batch", *SENT, 3),
-                       preprocess=Preprocess(from_source=True)),),
-    postprocess=(PostprocessStep(output="logits", function="objectDetection", detection=Detection(
-        from_source=True, threshold=0.15, target_sizes="pixel_values")),))
-SUPPRESSED = Interface(postprocess=(PostprocessStep(
-    output="output0", function="objectDetection", k=10,
-    detection=Detection(box_unit="pixels", threshold=0.2, nms_threshold=0.5)),))
 
 
 def request(source: Path, interface: Interface, sent: Tensors, folder: Path) -> BuildRequest:

@@ -11,10 +11,21 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from enginewright_builder.contract import Detection, Interface, PostprocessStep, Preprocess, TensorSpec
+
 # What YOLOS resizes images of ``SENT`` to: half of each side, whose pixels every program rounds alike.
 SIDES, SENT = (64, 96), (128, 192)
 # Boxes of ``yolo``, and its classes.
 ANCHORS, CLASSES, PIXELS = 40, 6, 64
+# How clients of ``yolos`` and of ``yolo`` are to get boxes.
+FOLDER = Interface(
+    inputs=(TensorSpec(name="pixel_values", dtype="uint8", shape=("batch", *SENT, 3),
+                       preprocess=Preprocess(from_source=True)),),
+    postprocess=(PostprocessStep(output="logits", function="objectDetection", detection=Detection(
+        from_source=True, threshold=0.15, target_sizes="pixel_values")),))
+SUPPRESSED = Interface(postprocess=(PostprocessStep(
+    output="output0", function="objectDetection", k=10,
+    detection=Detection(box_unit="pixels", threshold=0.2, nms_threshold=0.5)),))
 
 
 def yolos(folder: Path, **settings: Any) -> Path:
