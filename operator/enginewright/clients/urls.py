@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from enginewright.clients.errors import UnexpectedError
 
-# Addresses whose URLs are remembered: each replica is asked once a second.
+# How many addresses to keep the URLs of: the scaler asks each replica once a second.
 REMEMBERED: Final = 4096
 
 
