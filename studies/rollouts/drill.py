@@ -10,6 +10,8 @@ from typing import Any
 from rich.console import Console
 
 from demo.shell import StepError
+from enginewright.core import labels
+from enginewright.core.reasons import Reason
 from rollouts import models
 from rollouts.cluster import MODEL, SERVERS, STORE_URI, Corner, condition
 from rollouts.summary import Summary
@@ -23,7 +25,8 @@ PATIENCE = 0.5
 class Drill:
     """``asked`` gives the part of a spec that is the model's: of variant 0 for the real build, and of each number after
     it for a candidate with an engine of its own. A replica that goes is replaced within ``replaced_seconds``, a
-    revision promoted or rolled back within ``promoted_seconds``."""
+    revision promoted or rolled back within ``promoted_seconds``. Where the analysis of an equal candidate could not
+    tell, the drill annotates the object for a retry, as the operator's message says: ``tries_again`` times in all."""
 
     corner: Corner
     summary: Summary
@@ -35,6 +38,7 @@ class Drill:
     asked: Callable[[int], dict[str, Any]] = models.spec
     replaced_seconds: float = 120
     promoted_seconds: int = PROMOTED_SECONDS
+    tries_again: int = 0
     variant: int = 0
     replicas: int = REPLICAS
     engine: str = ""
@@ -52,7 +56,11 @@ class Drill:
         self.summary.equal_candidates += 1
         self.summary.rollouts += 1
         fingerprint = self._offer("equal")
-        if self._settled(fingerprint):
+        promoted = self._settled(fingerprint)
+        while not promoted and self._unclear() and self.summary.tried_again < self.tries_again:
+            self._try_again()
+            promoted = self._settled(fingerprint)
+        if promoted:
             self.summary.equal_promoted += 1
             self.good_spec = self._spec()
             self._no_other_traffic()
@@ -129,6 +137,17 @@ class Drill:
         self.console.print(f"  {fault} candidate {fingerprint[:8]}")
         self.corner.apply(self._spec())
         return fingerprint
+
+    def _unclear(self) -> bool:
+        return Reason.ANALYSIS_INCONCLUSIVE in self._rollout()
+
+    def _try_again(self) -> None:
+        """Annotates the object and waits until the operator offers the revision once more."""
+        self.console.print(f"    {self._rollout()}", soft_wrap=True)
+        self.summary.tried_again += 1
+        self.corner.kube("annotate", f"om/{MODEL}", "-n", self.corner.namespace, "--overwrite",
+                         f"{labels.RETRY}={self.variant}-{self.summary.tried_again}")
+        self._until(lambda: not self._rollout().startswith(Reason.ROLLED_BACK), 60, "the retry to begin")
 
     def _settled(self, fingerprint: str) -> bool:
         """True when it was promoted, False when it was rolled back. Raises :class:`StepError` for neither."""

@@ -27,7 +27,7 @@ LONGEST = 3 * 3600
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """How many of each; ``requests`` is the least, ``rate`` in requests a second. ``analysis`` seconds of each rollout
-    at the least."""
+    at the least; ``tries_again`` is the drill's."""
 
     equal: int = 20
     bad: int = 20
@@ -36,6 +36,7 @@ class Wanted:
     rate: float = 100.0
     max_surge: int = 1
     analysis: int = 20
+    tries_again: int = 0
     faults: Sequence[str] = FAULTS
 
 
@@ -44,7 +45,8 @@ def drill(corner: Corner, wanted: Wanted, output: Path, console: Console) -> Sum
     summary, began = Summary(), time.monotonic()
     corner.prepare(models.write(output / "models"))
     corner.open_store()
-    moves = Drill(corner, summary, console, max_surge=wanted.max_surge, analysis_seconds=wanted.analysis)
+    moves = Drill(corner, summary, console, max_surge=wanted.max_surge, analysis_seconds=wanted.analysis,
+                  tries_again=wanted.tries_again)
     try:
         moves.build()
         with_load(moves, wanted, lambda: sequence(moves, wanted))

@@ -22,7 +22,9 @@ def corner(kube: Kube, images: dict[str, str], janitor: Janitor) -> Iterator[Cor
 
 @pytest.mark.timeout(900)
 def test_nothing_is_lost_and_every_candidate_gets_what_it_deserves(corner: Corner, tmp_path: Path) -> None:
-    wanted = Wanted(equal=1, bad=2, faults=("slow", "unrecorded"), kills=1, requests=5_000, rate=50, analysis=10)
+    # Other tests share the processors: an equal candidate may look slower for a minute, which the operator then says.
+    wanted = Wanted(equal=1, bad=2, faults=("slow", "unrecorded"), kills=1, requests=5_000, rate=50, analysis=20,
+                    tries_again=2)
     summary = drill(corner, wanted, tmp_path, Console())
     assert summary.good, summary
     assert (summary.rollouts, summary.rollbacks, summary.kills) == (1, 2, 1)
