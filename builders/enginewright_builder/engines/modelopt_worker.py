@@ -75,15 +75,9 @@ def _quantize(job: Job) -> None:
 
 def _simplified(job: Job) -> str:
     """With the attention that TensorRT knows, as ``trt_graphs`` does it where this is not beside other builds."""
-    from enginewright_builder.engines.trt_attention import simplify_attention
+    from enginewright_builder.engines.trt_attention import simplified
 
-    target = Path(job.target).with_name("simplified-beside.onnx")
-    try:
-        return str(target) if simplify_attention(Path(job.source), target) else job.source
-    except (MemoryError, OSError):
-        raise
-    except Exception:  # onnx-ir's, onnxscript's and NumPy's own classes: the graph is quantised as it is
-        return job.source
+    return str(simplified(Path(job.source), Path(job.target).with_name("simplified-beside.onnx"), print))
 
 
 class _Batches:

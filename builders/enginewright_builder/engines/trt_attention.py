@@ -14,6 +14,7 @@ exporter writes ``scaled_dot_product_attention`` otherwise, which is put right h
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,25 @@ from onnxscript.rewriter import MatchResult
 from onnxscript.rewriter.pattern import RewriteRuleClassBase, RewriteRuleSet
 
 from enginewright_builder.engines.modelopt_graphs import LARGEST_BYTES
+from enginewright_builder.errors import brief
 
 _LOWEST, _HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 # As slices of a shape: where they begin, and before which place they end.
 _SEQUENCE, _WIDTH, _LEADING = (-2, -1), (-1, _HIGHEST), (_LOWEST, -2)
 # What scores of attention go into: the mask, or the softmax itself.
 _AFTER_SCORES = ("Add", "Softmax")
+
+
+def simplified(source: Path, target: Path, say: Callable[[str], None]) -> Path:
+    """Where the graph lies with the attention that TensorRT knows: ``source`` itself where there is nothing to do. A
+    graph that cannot be rewritten stays as it is, and ``say`` gets why; only faults of the machinery are raised."""
+    try:
+        return target if simplify_attention(source, target) else source
+    except (MemoryError, OSError):
+        raise
+    except Exception as error:  # onnx-ir's, onnxscript's and NumPy's own classes
+        say(f"attention stays as it was exported: {type(error).__name__}: {brief(error, 200)}")
+        return source
 
 
 def simplify_attention(source: Path, target: Path) -> bool:

@@ -218,17 +218,9 @@ def _quantised(precision: str, model: ExportedModel, context: BuildContext, targ
 
 
 def _simplified(source: Path, target: Path, context: BuildContext) -> Path:
-    """Where the graph lies with the attention that TensorRT knows: ``source`` itself where there is nothing to do. A
-    graph that cannot be rewritten is built as it is; only faults of the machinery are raised."""
-    from enginewright_builder.engines.trt_attention import simplify_attention  # takes seconds: only where it is used
+    from enginewright_builder.engines.trt_attention import simplified  # takes seconds: only where it is used
 
-    try:
-        return target if simplify_attention(source, target) else source
-    except (MemoryError, OSError):
-        raise
-    except Exception as error:  # onnx-ir's, onnxscript's and NumPy's own classes
-        context.progress(0.02, f"attention stays as it was exported: {type(error).__name__}: {brief(error, 200)}")
-        return source
+    return simplified(source, target, lambda why: context.progress(0.02, why))
 
 
 def _inputs(context: BuildContext) -> Sequence[Tensors]:
