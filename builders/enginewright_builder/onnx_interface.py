@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError
-from enginewright_builder.shapes import BATCH, DTYPES, STRING, checked, shape_text, takes_batches
+from enginewright_builder.shapes import BATCH, DTYPES, STRING, checked, is_batch, shape_text, takes_batches
 
 _FIELD = "spec.source.uri"
 # It becomes part of a file's name, and stands in Triton's configuration and in messages.
@@ -44,10 +44,12 @@ def with_batch(interface: Interface) -> Interface:
 
 def frozen_batch(interface: Interface) -> int:
     """The size in front of inputs that may be a batch which was fixed; 0 where there is none. Of a list of numbers the
-    size is no batch."""
+    size is no batch, nor is that of layers, as of an LSTM's state, ``[2, batch, 128]``."""
     if not all(spec.shape for spec in (*interface.inputs, *interface.outputs)):  # a scalar, or no shape stated
         return 0
     fixed = [spec for spec in interface.inputs if isinstance(spec.shape[0], int)]
+    if any(is_batch(size) for spec in fixed for size in spec.shape[1:]):
+        return 0
     sizes = {int(spec.shape[0]) for spec in fixed}
     answers = all(isinstance(spec.shape[0], str) or spec.shape[0] in sizes for spec in interface.outputs)
     return sizes.pop() if len(sizes) == 1 and answers and all(len(spec.shape) > 1 for spec in fixed) else 0

@@ -22,6 +22,7 @@ from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
 from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.best_few import indices_of
+from enginewright_builder.constants import check_constants, constants_of, without_constants
 from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
 from enginewright_builder.data import captured
 from enginewright_builder.data.files import (
@@ -96,6 +97,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
         check_sequences(located.format, request.interface)
         check_folder(request.interface, path)
         _check_beside_sequences(request)
+    check_constants(located.format, own)
     check_steps(path, located, request.interface)
     check_texts(located, stated)
     for index, step in enumerate(request.interface.postprocess if request.interface else ()):
@@ -196,7 +198,8 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
                             "give arrays named as the model's inputs, in .npz or .jsonl")
     if interface is not None and interface.inputs and (located.format not in _TELLING or prepares):
         # Outputs may be named without a shape, which says nothing of a batch.
-        known = dataclasses.replace(interface, outputs=tuple(spec for spec in interface.outputs if spec.shape))
+        known = dataclasses.replace(without_constants(interface),
+                                    outputs=tuple(spec for spec in interface.outputs if spec.shape))
         return check_against(samples, _with_single_samples(checked(known)), where)
     return samples
 
@@ -205,12 +208,16 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
     """Of a source that tells it without being opened. Raises :class:`UserError` ``InterfaceInvalid``."""
     import onnx
 
-    from enginewright_builder.onnx_interface import graph_interface, merged, with_batch
+    from enginewright_builder.onnx_interface import merged, with_batch, written_interface
 
     if located.format == tensorflow_packages.SAVED_MODEL:
         found = with_batch(signature_interface(located.path))
     else:
-        found = graph_interface(onnx.load(str(located.path), load_external_data=False))
+        written = written_interface(onnx.load(str(located.path), load_external_data=False))
+        values = constants_of(written, stated)
+        found = with_batch(dataclasses.replace(written, inputs=tuple(spec for spec in written.inputs
+                                                                     if spec.name not in values)))
+        stated = without_constants(stated) if stated else None
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
     if stated is not None and stated.sequence_batching:

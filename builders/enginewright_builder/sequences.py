@@ -81,6 +81,7 @@ def described_state(interface: Interface) -> dict[str, Any]:
 def fixed(found: Interface, how: SequenceBatching) -> Interface:
     """``found``, a graph's own, for requests of one sequence each: free sizes that are called like a batch are 1.
     Raises :class:`UserError` ``InterfaceInvalid`` for state that cannot be carried."""
+    found = with_carried_sizes(found, how)
     inputs, outputs = ({spec.name: spec for spec in side} for side in (found.inputs, found.outputs))
     for index, one in enumerate(how.state):
         _known(f"state[{index}].inputName", one.input_name, "input", inputs)
@@ -96,6 +97,22 @@ def fixed(found: Interface, how: SequenceBatching) -> Interface:
         _carried(f"state[{index}]", inputs[one.input_name], outputs[one.output_name])
     _left(made)
     return made
+
+
+def with_carried_sizes(found: Interface, how: SequenceBatching) -> Interface:
+    """``found`` with the sizes of state that comes out as they go in, where the graph leaves them free: exporters name
+    them for each tensor by itself, or not at all."""
+    inputs = {spec.name: spec for spec in found.inputs}
+    taken = {one.output_name: inputs[one.input_name] for one in how.state if one.input_name in inputs}
+
+    def sized(spec: TensorSpec) -> TensorSpec:
+        into = taken.get(spec.name)
+        if into is None or len(into.shape) != len(spec.shape):
+            return spec
+        return dataclasses.replace(spec, shape=tuple(
+            size if isinstance(size, int) else other for size, other in zip(spec.shape, into.shape, strict=True)))
+
+    return dataclasses.replace(found, outputs=tuple(map(sized, found.outputs)))
 
 
 def most_joined(how: SequenceBatching, max_batch_size: int) -> int:

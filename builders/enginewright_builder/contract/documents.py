@@ -22,7 +22,7 @@ _WHERE_ASKED_FOR = ("mirrored", "agreed", "targets", "captured", "captured_since
 
 # Left out of documents while they are empty: these, and fingerprints, are then as they were before the field was known.
 _LATE: Mapping[str, tuple[str, ...]] = {
-    "TensorSpec": ("normalise", "preprocess"),
+    "TensorSpec": ("normalise", "preprocess", "value"),
     "Interface": ("postprocess", "padding", "sequence_batching", "python_steps"),
     "StateTensor": ("data_file", "begins"),
     "PostprocessStep": ("axis", "k", "detection"), "AccuracyRequest": ("task", "group_by"),

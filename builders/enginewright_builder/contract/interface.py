@@ -42,13 +42,15 @@ class Preprocess:
 @dataclass(frozen=True, kw_only=True)
 class TensorSpec:
     """One model input or output. ``shape`` holds sizes, names of free dimensions (``batch``) or ranges (``1..512``).
-    With ``normalise`` or ``preprocess`` type and shape are those of what clients send."""
+    With ``normalise`` or ``preprocess`` type and shape are those of what clients send. ``value``: the input is the same
+    in all requests, and clients do not send it; one number, or one for each element."""
 
     name: str
     dtype: str
     shape: tuple[int | str, ...] = ()
     normalise: Normalise | None = None
     preprocess: Preprocess | None = None
+    value: tuple[float, ...] = ()
 
 
 # Behind the name of an output of which ``topK`` picks: the output that has the numbers of the classes picked.

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from enginewright_builder.constants import check_constants, without_constants
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.detection import check_detection_source, detections_in
 from enginewright_builder.errors import UserError
@@ -37,6 +38,7 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
+    check_constants(located.format, interface)
     if interface is not None and interface.sequence_batching:
         from enginewright_builder.models.sequenced import Sequenced
 
@@ -84,8 +86,10 @@ def _taking(located: Located, interface: Interface | None, workspace: Path | Non
         return _opened(located, interface, workspace, device, mask)
     from enginewright_builder.models.normalised import Normalised
 
-    interface, processors = _with_processors(located, checked_batch(interface))
-    inner = _opened(located, taken(interface), workspace, device, mask)
+    constants = tuple(spec for spec in interface.inputs if spec.value)
+    interface, processors = _with_processors(located, checked_batch(without_constants(interface)))
+    sent = taken(interface)
+    inner = _opened(located, dataclasses.replace(sent, inputs=(*sent.inputs, *constants)), workspace, device, mask)
     if not takes_batches(inner.interface):
         raise UserError("InterfaceInvalid", f"only inputs with the batch in front are normalised. {inner.notes[0]}",
                         field="spec.interface.inputs.normalise", value=", ".join(inner.notes),

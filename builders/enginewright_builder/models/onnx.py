@@ -8,20 +8,22 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from enginewright_builder.constants import constant_notes, constants_of, without_constants
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError, brief, first_line, known_or
 from enginewright_builder.initial_state import with_files
 from enginewright_builder.models.base import Tokenize, not_in
 from enginewright_builder.models.onnx_batch import settled, try_whole
+from enginewright_builder.models.onnx_constants import decided, with_constants
 from enginewright_builder.models.onnx_joined import joined_steps
 from enginewright_builder.models.onnx_tidy import save, tidied
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
-from enginewright_builder.onnx_interface import graph_interface, merged
+from enginewright_builder.onnx_interface import graph_interface, merged, written_interface
 from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
-from enginewright_builder.sequences import fixed, kept_note
+from enginewright_builder.sequences import fixed, kept_note, with_carried_sizes
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.sources.onnx_versions import is_old, unsupported
-from enginewright_builder.tensors import Call, Tensors, whole_call
+from enginewright_builder.tensors import Array, Call, Tensors, whole_call
 
 _FIELD = "spec.source.uri"
 # Two implementations of one graph may sum in another order.
@@ -77,6 +79,11 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``."""
     folder = workspace or path.parent
     folder.mkdir(parents=True, exist_ok=True)
+    called, beside = called or path.name, path.parent
+    values: dict[str, Array] = {}
+    if interface is not None and any(spec.value for spec in interface.inputs):
+        values = constants_of(written_interface(onnx.load(str(path), load_external_data=False)), interface)
+        path, interface = with_constants(path, values, folder), without_constants(interface)
     tidy = tidied(path, folder)
     model = onnx.load(str(tidy), load_external_data=False)
     found = graph_interface(model)
@@ -84,14 +91,18 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         found = merged(found, interface)
     vocabulary = _vocabulary(model)
     _check_conversion(path, tidy, found, vocabulary)
+    tidy = decided(tidy, folder) if values else tidy
     if interface is not None and interface.sequence_batching:
-        whole = with_files(fixed(found, interface.sequence_batching), path.parent)
-        try_whole(tidy, called or path.name, whole, vocabulary, opened)
-        joined = joined_steps(tidy, found, whole, folder, vocabulary, opened)
-        return OnnxModel(joined.path, joined.interface, vocabulary=vocabulary, device=device,
-                         notes=(kept_note(whole, "".join(joined.notes)),))
-    batch = settled(tidy, called or path.name, found, folder, vocabulary, opened)
-    return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device, notes=batch.notes)
+        found = with_carried_sizes(found, interface.sequence_batching)
+        whole = with_files(fixed(found, interface.sequence_batching), beside)
+        try_whole(tidy, called, whole, vocabulary, opened)
+        batch = joined_steps(tidy, found, whole, folder, vocabulary, opened)
+        notes: tuple[str, ...] = (kept_note(whole, "".join(batch.notes)),)
+    else:
+        batch = settled(tidy, called, found, folder, vocabulary, opened)
+        notes = batch.notes
+    return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device,
+                     notes=(*notes, *constant_notes(values)))
 
 
 def _check_conversion(path: Path, tidy: Path, found: Interface, vocabulary: int) -> None:

@@ -164,7 +164,14 @@ def try_whole(path: Path, called: str, whole: Interface, vocabulary: int, opened
         raise known_or(error, UserError(
             "InterfaceInvalid", f"{called} fails on made-up inputs of its own shapes ({shapes}): {first_line(error)}",
             field="spec.interface.inputs", value=shapes,
-            remedy="write the sizes that it takes into spec.interface.inputs, as numbers or ranges")) from error
+            remedy="write the sizes that it takes into spec.interface.inputs, as numbers or ranges"
+                   f"{_of_one_value(whole)}")) from error
+
+
+def _of_one_value(whole: Interface) -> str:
+    """Made-up numbers seldom are what a graph branches on, such as a sampling rate."""
+    alone = [repr(spec.name) for spec in whole.inputs if spec.shape == (1,)]
+    return f"; where {' or '.join(alone)} is the same in every request, write that as its value" if alone else ""
 
 
 def _note(called: str, found: Interface, why: str) -> str:

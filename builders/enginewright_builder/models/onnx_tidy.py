@@ -14,7 +14,7 @@ from enginewright_builder.sources.onnx_versions import is_old, modern
 
 _PREFIX = "enginewright__"
 # Above what a protobuf message can hold, with room for what is written into the graph.
-_MOST_BYTES = 1_800_000_000
+MOST_BYTES = 1_800_000_000
 
 
 def tidied(path: Path, folder: Path) -> Path:
@@ -38,7 +38,7 @@ def tidied(path: Path, folder: Path) -> Path:
 
 def save(model: onnx.ModelProto, path: Path) -> None:
     """With the weights beside the graph where they are too large for it."""
-    onnx.save(model, str(path), save_as_external_data=model.ByteSize() > _MOST_BYTES, location=f"{path.name}.data")
+    onnx.save(model, str(path), save_as_external_data=model.ByteSize() > MOST_BYTES, location=f"{path.name}.data")
 
 
 def _with_known_shapes(model: onnx.ModelProto) -> bool:

@@ -287,7 +287,8 @@ def _input(tensor: InputSpec) -> contract.TensorSpec:
     normalise = contract.Normalise(scale=how.scale, mean=how.mean, std=how.std,
                                    channels=how.channels) if how else None
     return replace(_tensor(tensor), normalise=normalise,
-                   preprocess=_preprocess(tensor.preprocess) if tensor.preprocess else None)
+                   preprocess=_preprocess(tensor.preprocess) if tensor.preprocess else None,
+                   value=tensor.value or ())
 
 
 def _preprocess(how: PreprocessSpec) -> contract.Preprocess:

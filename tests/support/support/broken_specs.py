@@ -99,6 +99,11 @@ def _stated(*inputs: str, outputs: tuple[str, ...] = ("y", "hn"), state: list[di
     return _stateful(interface={**named, "sequenceBatching": {"state": state or _KEPT}})
 
 
+def _constant(*value: float, beside: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
+    return {**SOURCE, "interface": {"inputs": [{"name": "sr", "dtype": "int64", "value": list(value), **changed}],
+                                    **(beside or {})}}
+
+
 def _normalised(**changed: Any) -> dict[str, Any]:
     given = {"name": "image", "dtype": "uint8", "shape": ["batch", 3, 8, 8], "normalise": {}, **changed}
     return {**SOURCE, "interface": {"inputs": [given]}}
@@ -509,6 +514,19 @@ BROKEN = (
            {**SOURCE, "placement": {"tolerations": [{"operator": "Exists", "tolerationSeconds": 30}]}},
            "spec.placement.tolerations[0].tolerationSeconds", "30", "write effect NoExecute",
            "tolerationSeconds is for effect NoExecute alone"),
+    Broken("half a sampling rate", _constant(16000.5), "spec.interface.inputs[0].value", "16000.5",
+           "write whole numbers"),
+    Broken("two numbers for three places", _constant(1, 2, shape=[3]), "spec.interface.inputs[0].value", "[1.0, 2.0]",
+           "one for each element"),
+    Broken("a number in the place of a text", _constant(1, dtype="string"), "spec.interface.inputs[0].value", "1.0",
+           "let clients send the text"),
+    Broken("a value of what clients send as bytes", _constant(1, dtype="uint8", shape=["batch", 3, 8, 8], normalise={}),
+           "spec.interface.inputs[0].value", "1.0", "remove it, or normalise"),
+    Broken("a value of state", _constant(0, beside={"sequenceBatching": {"state": [
+        {"inputName": "sr", "outputName": "hn"}]}}), "spec.interface.inputs[0].value", "0.0", "dataFile of the state"),
+    Broken("a value of what a function takes", _constant(1, shape=["batch"], beside={
+        "pythonSteps": {"preprocess": "steps.py:tokens"}}), "spec.interface.inputs[0].value", "1.0",
+           "let the function return it"),
     Broken("floats normalised", _normalised(dtype="float32"),
            "spec.interface.inputs[0].dtype", "float32", "write uint8",
            "clients send the bytes that normalise is about"),

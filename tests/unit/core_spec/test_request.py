@@ -107,6 +107,14 @@ def test_what_is_state_reaches_the_builder() -> None:
     assert request.fingerprint() != request_of({**FULL, "batching": {}, "interface": {}}).fingerprint()
 
 
+def test_what_is_constant_reaches_the_builder() -> None:
+    """Also a zero, which is a value."""
+    rates = {value: request_of({**FULL, "interface": {"inputs": [{"name": "sr", "dtype": "int64", "value": value}]}})
+             for value in ((0,), (8000,))}
+    assert [request.interface.inputs[0].value for request in rates.values() if request.interface] == [(0,), (8000,)]
+    assert len({request.fingerprint() for request in rates.values()}) == 2
+
+
 def test_claims_are_found_in_all_uris() -> None:
     spec = spec_of(FULL)
     assert source_claims(spec) == ("data", "models")

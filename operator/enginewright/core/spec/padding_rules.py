@@ -15,7 +15,7 @@ def padding_problems(interface: InterfaceSpec) -> Iterator[Problem]:
     padding = interface.padding
     if padding is None:
         return
-    known = [tensor.name for tensor in interface.inputs]
+    known = [tensor.name for tensor in interface.inputs if tensor.value is None]
     listed = f"write one of {', '.join(known)}"
     if known and padding.mask not in known:
         yield _problem("mask", padding.mask, "is no input of spec.interface.inputs", listed)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from enginewright.core.problems import Problem
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import InterfaceSpec
+from enginewright.core.spec.source import InputSpec, InterfaceSpec
 
 _FIELD = "spec.interface.sequenceBatching.state"
 
@@ -23,15 +23,16 @@ def state_problems(interface: InterfaceSpec) -> Iterator[Problem]:
                            "source takes")
     for side, name, listed in (("inputName", "input", interface.inputs), ("outputName", "output", interface.outputs)):
         known = [tensor.name for tensor in listed]
+        left = [tensor.name for tensor in listed if not (isinstance(tensor, InputSpec) and tensor.value)]
         names = [one.input_name if name == "input" else one.output_name for one in how.state]
         for index, one in enumerate(names):
             field = f"{_FIELD}[{index}].{side}"
             if one in names[:index]:
                 yield _problem(field, one, "is there twice", f"write one state for each {name}")
-            elif known and one not in known:
+            elif left and one not in known:
                 yield _problem(field, one, f"is no {name} of spec.interface.{name}s",
                                f"write one of {', '.join(known)}")
-        if known and set(known) <= set(names):
+        if left and set(left) <= set(names):
             yield _problem(_FIELD, names, f"leaves no {name} for clients", f"leave out what clients "
                                                                            f"{'send' if name == 'input' else 'get'}")
 

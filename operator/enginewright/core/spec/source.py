@@ -211,6 +211,11 @@ class InputSpec(TensorSpec):
     """Clients send bytes, and the engine normalises them: dtype is uint8 and shape what clients send, where the source
     itself takes float32. A quarter of the bytes travels. Evaluation and calibration data are bytes as well."""
 
+    value: tuple[float, ...] | None = Field(default=None, min_length=1, max_length=MAX_CHANNELS)
+    """The input is the same in every request, such as [16000] for a sampling rate: it becomes part of the engine,
+    clients do not send it, and evaluation data leave it out. One number, or one for each element; of ONNX sources. The
+    other inputs may then be left out where the source tells them."""
+
 
 class DetectionSpec(SpecModel):
     """What the outputs of a detector mean."""

@@ -9,6 +9,7 @@ from enginewright.core import mig, promql
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
+from enginewright.core.spec.constant_rules import constant_problems
 from enginewright.core.spec.engine import CPU_PRECISIONS
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.image_rules import image_problems
@@ -338,6 +339,7 @@ def _interface(spec: Spec) -> Iterator[Problem]:
     yield from postprocess_problems(interface, spec.accuracy.task)
     yield from padding_problems(interface)
     yield from state_problems(interface)
+    yield from constant_problems(interface)
     yield from python_step_problems(spec)
 
 

@@ -135,7 +135,8 @@ BATCH: Raw = {
 
 SEQUENCES: Raw = {
     "source": {"uri": "pvc://models/lstm.onnx", "format": "onnx"}, "engine": {"backend": "onnxruntime"},
-    "interface": {"sequenceBatching": {"state": [{"inputName": "h", "outputName": "hn", "dataFile": "h.npy"}],
+    "interface": {"inputs": [{"name": "sr", "dtype": "int64", "value": [16000]}],
+                  "sequenceBatching": {"state": [{"inputName": "h", "outputName": "hn", "dataFile": "h.npy"}],
                                        "maxSequenceIdleMicroseconds": 5_000_000, "maxCandidateSequences": 64}},
 }
 

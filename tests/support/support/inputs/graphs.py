@@ -72,8 +72,9 @@ def scalar_beside_batch() -> onnx.ModelProto:
                  {"w": matrix(3, 8)})
 
 
-def voice() -> onnx.ModelProto:
-    """Silero's shapes: sound, a state that the client sends back with the next call, and the rate as a scalar."""
+def voice(slow: int = 32) -> onnx.ModelProto:
+    """Silero's shapes: sound, a state that the client sends back with the next call, and the rate as a scalar. Sound of
+    another rate than 16,000 has ``slow`` numbers, and a free size where that differs."""
     def branch(weights: str) -> onnx.GraphProto:
         return helper.make_graph([node("MatMul", f"sound {weights}", f"{weights}_out")], weights, [],
                                  [value(f"{weights}_out", F32, ["batch", 8])])
@@ -83,9 +84,10 @@ def voice() -> onnx.ModelProto:
                   node("Unsqueeze", "h zero", "u"), node("Mul", "state half", "kept"), node("Add", "kept u", "stateN"),
                   node("ReduceMean", "stateN ends", "m", keepdims=0), node("Unsqueeze", "m one", "mm"),
                   node("Sigmoid", "mm", "output")],
-                 [value("sound", F32, ["batch", 32]), value("state", F32, [2, "batch", 8]), value("sr", I64, [])],
+                 [value("sound", F32, ["batch", 32 if slow == 32 else "samples"]), value("state", F32, [2, "batch", 8]),
+                  value("sr", I64, [])],
                  [value("output", F32, ["batch", 1]), value("stateN", F32, [2, "batch", 8])],
-                 {"w16": matrix(32, 8), "w8": matrix(32, 8), "rate": np.int64(16000), "half": np.float32(0.5),
+                 {"w16": matrix(32, 8), "w8": matrix(slow, 8), "rate": np.int64(16000), "half": np.float32(0.5),
                   "zero": np.array([0]), "one": np.array([1]), "ends": np.array([0, 2])})
 
 
