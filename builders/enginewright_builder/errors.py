@@ -129,5 +129,10 @@ def brief(error: BaseException, most: int = 300) -> str:
     return _in_a_line(str(error).partition("\n\nDebug source")[0], most) or type(error).__name__
 
 
+# Of terminals, which PyTorch's exporter writes into its messages, and ONNX Runtime into its own.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def _in_a_line(text: str, most: int) -> str:
-    return re.sub(r"//[^/@\s]*@", "//***@", " ".join(text.split()))[:most]
+    plain = _COLOURS.sub("", text)
+    return re.sub(r"//[^/@\s]*@", "//***@", " ".join(plain.split()))[:most]

@@ -101,3 +101,9 @@ def test_the_outcome_is_one_line() -> None:
     JsonLines(stream).outcome(Outcome(kind="build", ok=True))
     assert Outcome.from_json(stream.getvalue()) == Outcome(kind="build", ok=True)
     assert stream.getvalue().count("\n") == 1
+
+
+def test_colours_of_a_terminal_stay_out_of_messages() -> None:
+    """PyTorch's exporter writes them, and a condition of an object would show their codes."""
+    error = RuntimeError("Failed. \x1b[96mThis is step 1/3\x1b[0m of exporting\n\x1b[1;31mmore\x1b[m")
+    assert brief(error) == "Failed. This is step 1/3 of exporting more"
