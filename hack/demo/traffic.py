@@ -44,14 +44,9 @@ def stop(kube: Kube, namespace: str, name: str, patience: float = 10.0) -> None:
 
 
 def finish(kube: Kube, namespace: str, name: str, timeout: float) -> dict[str, Any]:
-    """Waits for the Job and returns the JSON that the generator printed last. Raises :class:`StepError`."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        status = kube.json("get", "job", name, "-n", namespace).get("status", {})
-        if status.get("succeeded") or status.get("failed"):
-            break
-        time.sleep(0.5)
-    text = kube("logs", "-n", namespace, f"job/{name}", "--tail=50")
+    """Follows the generator to its end, of which its Job learns seconds later, and returns the JSON that it printed
+    last. Raises :class:`StepError`."""
+    text = kube("logs", "--follow", "-n", namespace, f"job/{name}", "--tail=50", timeout=timeout)
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
             return json.loads(line)  # type: ignore[no-any-return]

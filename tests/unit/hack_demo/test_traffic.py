@@ -33,3 +33,23 @@ def test_a_generator_that_has_ended_by_itself_needs_no_end(phases: tuple[str, ..
         return
     with pytest.raises(StepError, match="cannot exec"):
         traffic.stop(cluster, "a", "load", patience=0)
+
+
+def test_a_generator_is_followed_to_its_last_words() -> None:
+    """The Job learns of its end seconds later."""
+    class Followed(Kube):
+        def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
+            assert arguments[:2] == ("logs", "--follow")
+            return 'a word before\n{"requests": 1}\n{"requests": 2, "failed": 0}\nand one behind\n'
+
+    kube = Followed(kubectl="", kubeconfig="", helm="")
+    assert traffic.finish(kube, "a", "load", timeout=1) == {"requests": 2, "failed": 0}
+
+
+def test_a_generator_without_a_result_is_told_with_what_it_said() -> None:
+    class Silent(Kube):
+        def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
+            return "Traceback\n"
+
+    with pytest.raises(StepError, match="(?s)load printed no result.*Traceback"):
+        traffic.finish(Silent(kubectl="", kubeconfig="", helm=""), "a", "load", timeout=1)
