@@ -51,5 +51,5 @@ def test_a_generator_without_a_result_is_told_with_what_it_said() -> None:
         def __call__(self, *arguments: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
             return "Traceback\n"
 
-    with pytest.raises(StepError, match="(?s)load printed no result.*Traceback"):
+    with pytest.raises(StepError, match=r"(?s)load printed no result.*Traceback"):
         traffic.finish(Silent(kubectl="", kubeconfig="", helm=""), "a", "load", timeout=1)
