@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -39,3 +40,27 @@ class Running(Protocol):
     async def stop(self) -> None:
         """Safe to call twice."""
         ...
+
+
+class Within(ABC):
+    """What runs within its context: one that does not start is stopped, too."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await self.stop()
+
+    @abstractmethod
+    async def _start(self) -> None:
+        """Until it is ready."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Safe to call twice, and where nothing began."""

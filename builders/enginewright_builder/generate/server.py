@@ -11,16 +11,15 @@ import re
 import sys
 import tempfile
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import httpx
 
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import packages
+from enginewright_builder.running import Within
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import HOST, free_ports
 
@@ -76,7 +75,7 @@ def _reasons(log: str, mark: str) -> list[str]:
                                                                    lines)]
 
 
-class Vllm(ABC):
+class Vllm(Within):
     """vLLM with one configuration, as :class:`enginewright_builder.running.Running`. Who starts it is a subclass's.
 
     It takes no code and no sampling defaults from its model's folder, and nothing from a hub. Errors carry the end of
@@ -88,18 +87,6 @@ class Vllm(ABC):
         self.start_seconds, self.version = 0.0, ""
         self._address = ""
         self._http: httpx.AsyncClient | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.stop()
 
     @property
     def http_url(self) -> str:

@@ -7,8 +7,7 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 from google.protobuf import json_format
@@ -17,6 +16,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 from enginewright_builder.contract import MemorySeen
 from enginewright_builder.errors import BuilderError, UserError
 from enginewright_builder.measure.energy import Meter, open_meter
+from enginewright_builder.running import Within
 from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, TritonMeter, pinned, reading
 from enginewright_builder.triton.process import Memory, cpu_seconds_in, memory_in, spike_in
 from enginewright_builder.triton.witness import Witness
@@ -49,7 +49,7 @@ class Usage:
     pinned_pool: int | None = None
 
 
-class Server:
+class Server(Within):
     """An async context manager around the connection to a tritonserver that runs, or is about to.
 
     It is entered once the server is ready. A missing library makes Triton hang rather than fail, so every wait has a
@@ -66,18 +66,6 @@ class Server:
         self._headers = headers or {}
         self._witness = witness
         self._client: httpx.AsyncClient | None = None
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
-        await self.stop()
 
     @property
     def grpc_url(self) -> str:
