@@ -23,18 +23,26 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
 from enginewright.activator.serve import Options, activator
+from enginewright.clients.errors import ClientError
 from enginewright.clients.probe import TOKENS, ProbeClient
+from enginewright.clients.quality import QualityClient
 from enginewright.clients.triton import TritonClient
-from enginewright.core.manifests import deployment
+from enginewright.core import labels
+from enginewright.core.manifests import deployment, quality
 from enginewright.core.probe import ProbeError, make_prompt
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.tokens import Tokens
 from enginewright.observe.keys import Key
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.http import metrics_app, serving
+from enginewright_builder.contract import REFERENCE_FOLDER, QualityReport
 from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.client import Client
+from enginewright_builder.generate.gate import score
+from enginewright_builder.generate.kept_prompts import keep_prompts
 from enginewright_builder.generate.packages import packages
 from enginewright_builder.generate.server import PROVEN_WORDS
+from enginewright_builder.generate.teacher import record
 from enginewright_builder.pod import renewing
 from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import HOST, free_ports
@@ -141,6 +149,47 @@ async def test_each_answer_ends_its_connection(replica: Replica) -> None:
         refused = await client.post("/v1/completions", json={**asked, "model": "another"})
     assert (whole.status_code, refused.status_code, lines[-1]) == (200, 404, "data: [DONE]")
     assert {answer.headers["connection"] for answer in (whole, streamed, refused)} == {"close"}
+
+
+async def test_the_container_beside_it_asks_it_the_builds_prompts(replica: Replica, tmp_path: Path) -> None:
+    """With the words that the operator writes, but for folder and ports of this machine."""
+    children = children_of("chat", {"source": {"uri": "pvc://models/tiny"}, "placement": {"accelerator": "cpu"},
+                                    "quality": {"sampleShare": 1, "maxSamplesPerMinute": 600}})
+    proven = replace(children.record, outcome=built_language_model(children.fingerprint))
+    pod = deployment(children.owner, children.spec, proven, children.placement,
+                     children.config)["spec"]["template"]["spec"]
+    (asked,) = (one for one in pod["containers"] if one["name"] == labels.CONTAINER_QUALITY)
+    assert {one["name"] for one in asked["volumeMounts"]} <= {one["name"] for one in pod["volumes"]}
+    async with Client(f"http://{HOST}:{replica.port}", model="chat") as client, QualityClient(deadline=30) as reader:
+        records = await record(client, [({"role": "user", "content": text},) for text in ("one", "two", "three")], 4,
+                               concurrency=1)
+        scored = [score(one, one.steps) for one in records]
+        keep_prompts(tmp_path, records, scored, 0.05)
+        (port,) = free_ports(1)
+        places = {quality.REFERENCE_PATH: str(tmp_path / REFERENCE_FOLDER),
+                  f"--port={labels.QUALITY_PORT}": f"--port={port}",
+                  f"--server-port={labels.HTTP_PORT}": f"--server-port={replica.port}"}
+        assert places.keys() <= set(asked["args"])
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, *asked["command"][1:], *(places.get(word, word) for word in asked["args"]),
+            start_new_session=True)
+
+        async def answered() -> QualityReport:
+            """Questions follow live requests."""
+            await client.decode((1, 2, 3), 1)
+            try:
+                report = await reader.report(HOST, port)
+            except ClientError as error:
+                raise AssertionError(error) from error
+            assert report.samples, report
+            return report
+
+        try:
+            report = await eventually(answered, patience=300)
+        finally:
+            await process.end(child, 5.0)
+    assert report.problem == ""
+    assert report.total == report.samples
 
 
 async def test_it_counts_the_tokens_that_scaling_goes_by(replica: Replica) -> None:
