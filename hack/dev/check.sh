@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
 # Runs every check, and ends with a table of times and pytest's own summaries.
 #
-# Three rows of steps run side by side: end-to-end tests, which mostly wait for a node; tests that mostly wait for a
-# tritonserver of their own; and static checks and unit tests. Which of them ends first depends on the machine, so the
-# tests that wait for an apiserver or a vLLM belong to no row: each row that has ended takes the next of them. One row is
-# shown. The others give way: their output goes to build/test alone, and what only computes has a lower priority. A row
-# gets what it alone needs, so that no row waits for another's. Each row runs one step at a time, cheapest first. Every
-# step runs even when another fails, so that one run shows all there is to mend; only without an environment nothing can
-# run. ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
+# Four rows of steps run side by side: end-to-end tests, which mostly wait for a node; tests that mostly wait for a
+# tritonserver of their own; tests with an apiserver, then with a vLLM; and static checks and unit tests, which only
+# compute, so that they fill what the others leave to the end. One row is shown. The output of the others goes to
+# build/test alone, and the two that need no lease kept and no server ready in time give way: they have a lower priority.
+# A row gets what it alone needs, so that no row waits for another's. Each row runs one step at a time. Every step runs
+# even when another fails, so that one run shows all there is to mend; only without an environment nothing can run.
+# ENGINEWRIGHT_REQUIRE_E2E=1 makes a machine that cannot run a node a failure.
 set -uo pipefail
 . "$(dirname "$0")/../lib/common.sh"
 cd "$REPO_ROOT" || exit 1
 
 logs="$REPO_ROOT/build/test"
-begun="$logs/begun"
 rm -rf "$logs"
-mkdir -p "$begun"
+mkdir -p "$logs"
 table="$logs/table.txt" # step, seconds, result: all rows write it
 : >"$table"
 exec 3>&1 # where output is shown
@@ -41,11 +40,12 @@ failed() {
   grep -q $'\tFAILED$' "$table"
 }
 
-# tests NAME PATH…: as step, with pytest.
+# tests NAME PATH…: as step, with pytest. Beside other rows a test takes several times as long as alone, so the limit ends
+# only what hangs.
 tests() {
   local name="$1"
   shift
-  step "$name" "${gently[@]}" "$VENV/bin/pytest" -q --durations=5 "$@"
+  step "$name" "${gently[@]}" "$VENV/bin/pytest" -q --durations=5 --timeout 900 "$@"
 }
 
 # The cluster's programs: to compile them by a test would be within its time limit.
@@ -91,29 +91,26 @@ with_tritonserver() {
     tests/integration tests/security
 }
 
-# Two files at a time.
+# Two files at a time. They hold leases, so they do not give way.
 with_apiserver() {
+  local gently=()
   hack/cluster/cluster build >/dev/null 2>&1 || true # waits where they are being compiled beside
   tests integration -n 2 --dist loadfile -m "integration and not triton and not vllm" tests/integration tests/security
 }
 
-# A vLLM has gigabytes, so there is one at a time.
+# A vLLM and its test hold 3.3 GB, so there is one at a time. It must be ready in time, so it does not give way.
 with_vllm() {
+  local gently=()
   step vllm-packages hack/dev/vllm.sh
   step smollm2 hack/dev/smollm2.sh
   tests vllm -m vllm tests/integration/builder_vllm
 }
 
-# row PART…: these, then what belongs to no row and no other has begun, the longest first. Only one row can make a folder.
-# That holds leases, or has servers that must be ready in time, so it does not give way.
+# row PART…: one after another.
 row() {
   local part
   for part; do
     "$part"
-  done
-  local gently=()
-  for part in with_apiserver with_vllm; do
-    ! mkdir "$begun/$part" 2>/dev/null || "$part"
   done
 }
 
@@ -180,8 +177,9 @@ if failed; then
   exit 1
 fi
 step packages hack/bin-deps.sh --tests
-say "beside what is shown, into build/test: tests with servers of models"
+say "beside what is shown, into build/test: tests with servers of models, tests with an apiserver"
 run_beside with_tritonserver
+run_beside with_apiserver with_vllm
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"
   run_beside without_servers

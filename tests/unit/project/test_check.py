@@ -95,29 +95,31 @@ def test_a_machine_that_cannot_run_a_node_is_said_or_is_a_failure(environment: d
 
 
 def test_end_to_end_tests_and_those_with_servers_run_beside_all_else(copy: Path) -> None:
-    """Each of the three waits until the others have begun, and gives up in the end."""
+    """Each of the four waits until the others have begun, and gives up in the end."""
     stand_in(copy, "bin/pytest", """
-case "$*" in *"-m triton"*) name=triton;; *tests/golden*) name=unit;; *tests/e2e*) name=e2e;; *) name=other;; esac
+case "$*" in *"integration and not"*) name=integration;; *"-m triton"*) name=triton;; *tests/golden*) name=unit;;
+             *tests/e2e*) name=e2e;; *) name=other;; esac
 echo "$name speaks"; touch "began-$name"
 [[ $name != other ]] || { echo "3 passed in 0.10s"; exit 0; }
 for _ in $(seq 600); do
-  [[ ! -e began-triton || ! -e began-unit || ! -e began-e2e ]] || { echo "3 passed in 0.10s"; exit 0; }
+  [[ ! -e began-triton || ! -e began-unit || ! -e began-e2e || ! -e began-integration ]] ||
+    { echo "3 passed in 0.10s"; exit 0; }
   sleep 0.1
 done
 exit 1
 """)
     done, results, _ = check(copy)
     assert (done, results) == (0, dict.fromkeys(STEPS, "ok"))
-    for name in ("unit", "triton"):
+    for name in ("unit", "triton", "integration"):
         assert f"{name} speaks" in (copy / f"build/test/{name}.log").read_text()
 
 
-def test_a_row_that_has_ended_takes_what_no_other_has_begun(copy: Path) -> None:
-    """Which row it is does not matter. Unit and end-to-end tests end only once what was left runs beside them, and give
-    up in the end."""
+def test_a_vllm_begins_beside_the_end_to_end_tests_once_those_with_an_apiserver_have_ended(copy: Path) -> None:
+    """End-to-end and unit tests end only once it has begun, and give up in the end."""
     stand_in(copy, "bin/pytest", """
-case "$*" in *"integration and not"*) touch began-apiserver;; *"-m vllm"*) touch began-vllm;; esac
-case "$*" in *tests/e2e*) after=began-apiserver;; *tests/golden*) after=began-vllm;; *) after=.;; esac
+case "$*" in *"integration and not"*) sleep 0.2; touch ended-apiserver;;
+             *"-m vllm"*) [[ -e ended-apiserver ]] || exit 1; touch began-vllm;; esac
+case "$*" in *tests/e2e*|*tests/golden*) after=began-vllm;; *) after=.;; esac
 for _ in $(seq 600); do
   [[ ! -e $after ]] || { echo "3 passed in 0.10s"; exit 0; }
   sleep 0.1
@@ -126,6 +128,15 @@ exit 1
 """)
     done, results, _ = check(copy)
     assert (done, results) == (0, dict.fromkeys(STEPS, "ok"))
+
+
+def test_what_holds_leases_or_must_be_ready_in_time_does_not_give_way(copy: Path) -> None:
+    stand_in(copy, "bin/pytest", """nice; echo "3 passed in 0.10s" """)
+    own = os.nice(0)
+    assert check(copy)[0] == 0
+    found = {name: int((copy / f"build/test/{name}.log").read_text().split()[0]) - own
+             for name in ("e2e", "integration", "vllm", "unit", "triton")}
+    assert found == {"e2e": 0, "integration": 0, "vllm": 0, "unit": min(10, 19 - own), "triton": min(10, 19 - own)}
 
 
 def test_of_what_runs_beside_them_the_result_alone_is_shown(copy: Path) -> None:
