@@ -57,7 +57,7 @@ class Drill:
         self.summary.rollouts += 1
         fingerprint = self._offer("equal")
         promoted = self._settled(fingerprint)
-        while not promoted and self._unclear() and self.summary.tried_again < self.tries_again:
+        while not promoted and self.tries_again and Reason.ANALYSIS_INCONCLUSIVE in self._rollout():
             self._try_again()
             promoted = self._settled(fingerprint)
         if promoted:
@@ -138,15 +138,12 @@ class Drill:
         self.corner.apply(self._spec())
         return fingerprint
 
-    def _unclear(self) -> bool:
-        return Reason.ANALYSIS_INCONCLUSIVE in self._rollout()
-
     def _try_again(self) -> None:
         """Annotates the object and waits until the operator offers the revision once more."""
         self.console.print(f"    {self._rollout()}", soft_wrap=True)
-        self.summary.tried_again += 1
+        self.tries_again -= 1
         self.corner.kube("annotate", f"om/{MODEL}", "-n", self.corner.namespace, "--overwrite",
-                         f"{labels.RETRY}={self.variant}-{self.summary.tried_again}")
+                         f"{labels.RETRY}={self.variant}-{self.tries_again}")
         self._until(lambda: not self._rollout().startswith(Reason.ROLLED_BACK), 60, "the retry to begin")
 
     def _settled(self, fingerprint: str) -> bool:

@@ -12,7 +12,6 @@ from typing import Any
 @dataclass
 class Summary:
     """``requests`` and ``failed`` are the load generator's, ``retried`` its second tries after a connection broke.
-    ``tried_again`` counts the retries that a user would ask for after an analysis that could not tell.
     ``foreign_traffic`` counts how often Ready was True while another engine still had a ready endpoint."""
 
     requests: int = 0
@@ -25,7 +24,6 @@ class Summary:
     equal_candidates: int = 0
     equal_promoted: int = 0
     retried: int = 0
-    tried_again: int = 0
     drains: int = 0
     scalings: int = 0
     foreign_traffic: int = 0
