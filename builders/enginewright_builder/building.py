@@ -199,7 +199,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     own_device.check_meter(request.objective, request.device)
     with steps.step("fetch", f"opening the {resolved.located.format} source"):
         source = load_model(resolved.located, request.interface, scratch,
-                            "cuda" if request.device.accelerator == "gpu" else "cpu")
+                            "cuda" if request.device.accelerator == "gpu" else "cpu",
+                            Path(request.steps_socket) if request.steps_socket else None)
         evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
                                                request.engine.max_batch_size)
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)

@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _build(_build_parser().parse_args(words[1:]))
     if words[:1] == ["prove"]:
         return _prove(_proof_options(words[1:]))
+    if words[:1] == ["python-steps"]:
+        return _python_steps(_python_steps_parser().parse_args(words[1:]))
     if words[:1] == ["batch"]:
         return batch(words[1:])
     if words[:1] == ["gc"]:
@@ -113,6 +115,13 @@ def _prove(options: argparse.Namespace) -> int:
     servers = _given(options) if options.repository else None
     with tracing("build", JsonLines(own_stdout())) as sink:
         return _end(run_proof(options.hand_over, servers, Tracker(sink), _supervised(options)), sink)
+
+
+def _python_steps(options: argparse.Namespace) -> int:
+    from enginewright_builder.models.own_steps_process import serve
+
+    serve(options.socket)
+    return EXIT_OK
 
 
 def _supervised(options: argparse.Namespace) -> Supervised | None:
@@ -211,6 +220,15 @@ def _prove_parser() -> argparse.ArgumentParser:
                                                                     "state")
     parser.add_argument("--ready-seconds", type=_seconds, default=180.0, metavar="S",
                         help="seconds to wait for the server (default %(default)g)")
+    return parser
+
+
+def _python_steps_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="enginewright-build python-steps",
+        description="Run the functions of a source's folder for a build in another container, which has what these "
+                    "may not see.")
+    parser.add_argument("--socket", required=True, type=Path, metavar="FILE", help="Unix socket to make")
     return parser
 
 

@@ -82,6 +82,10 @@ def check_request(request: BuildRequest) -> None:
     if request.accuracy.task and any(spec.dtype == STRING for spec in answered(interface)):
         raise _invalid("labels are held against numbers, and a function answers texts", "spec.accuracy.task",
                        request.accuracy.task.metric, "leave it out, or let the function answer numbers")
+    if request.signing_keys and not request.steps_socket:
+        raise UserError("RequestInvalid", "this Job signs engines, and has no container without the key to run "
+                        "functions in", field=FIELD, value="",
+                        remedy="use an operator of the release of the builder image")
     backends = request.runtime.backends
     if "python" not in backends:
         raise _invalid(f"the server has no Python backend, only {', '.join(backends) or 'none'}", FIELD,

@@ -46,6 +46,9 @@ OBJECTS: dict[str, JSON] = {
     "slice": {**BASE, "rollout": {"strategy": "Recreate"}, "store": {"uri": "pvc://engines/team/a"},
               "placement": {"gpu": {"product": H100}, "mig": {"profile": "1g.10gb+me", "strategy": "mixed"}}},
     "claim": {**BASE, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto", "dra": {}}}},
+    "steps": {**BASE, "placement": {"accelerator": "cpu"}, "interface": {
+        "pythonSteps": {"postprocess": "steps.py:labels"},
+        "outputs": [{"name": "label", "dtype": "string", "shape": ["batch", 1]}]}},
     "watched": {"source": {**BASE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "models.pub"}}},
                 "placement": {"accelerator": "cpu"}, "quality": {}},
     "sealed": {"source": {**BASE["source"], "signature": {

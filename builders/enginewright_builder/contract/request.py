@@ -182,7 +182,8 @@ class BuildRequest:
     namespace's signing keys is mounted: what the store holds counts only if it bears a signature by one of them. It is
     empty where the store is trusted as it is: a folder of the person's own. ``generate`` is there for language models
     alone, ``captures`` where data are captured requests: ``captured://MODEL`` names the newest whole capture in the
-    store, or the one of the digest."""
+    store, or the one of the digest. ``steps_socket`` leads to the container that runs functions of the source's folder;
+    empty where a child of the build does, which may read what the build may."""
 
     model_name: str
     source: SourceRequest
@@ -204,15 +205,17 @@ class BuildRequest:
     signing_keys: str = ""
     generate: GenerateRequest | None = None
     captures: CapturesRequest | None = None
+    steps_socket: str = ""
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
-        """Without ``bucket``, ``signing_keys`` and ``stop_when`` where they are not asked for: a Job's request is as it
-        was before they were known."""
+        """Without ``bucket``, ``signing_keys``, ``steps_socket`` and ``stop_when`` where they are not asked for: a
+        Job's request is as it was before they were known."""
         body = to_plain(self)
         if self.engine.stop_when == EngineRequest.stop_when:
             del body["engine"]["stop_when"]
-        return dumps({key: value for key, value in body.items() if value or key not in ("bucket", "signing_keys")})
+        optional = ("bucket", "signing_keys", "steps_socket")
+        return dumps({key: value for key, value in body.items() if value or key not in optional})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -222,18 +225,19 @@ class BuildRequest:
     def fingerprint(self) -> str:
         """64 hex digits over everything that changes the engine or the proof, and nothing else.
 
-        Left out: who asks, who signed the source, where things are mounted, the store and its signing keys, the time
-        budget, the URIs (their digests count), and all that concerns only replicas. Where the source may be served for
-        lack of time, the budget counts: more of it is another wish; so is to be content once the objective is met. An
-        engine with its reference or its profile differs from one without: what is published is never changed, so that
-        one without can get none later. Raises :class:`ContractError` while a digest is still unresolved: equal
-        fingerprints must mean equal content.
+        Left out: who asks, who signed the source, where things are mounted, the store and its signing keys, where
+        functions run, the time budget, the URIs (their digests count), and all that concerns only replicas. Where the
+        source may be served for lack of time, the budget counts: more of it is another wish; so is to be content once
+        the objective is met. An engine with its reference or its profile differs from one without: what is published
+        is never changed, so that one without can get none later. Raises :class:`ContractError` while a digest is still
+        unresolved: equal fingerprints must mean equal content.
         """
         for name, digest in self._digests().items():
             if not digest:
                 raise ContractError(f"{name}: digest is not resolved yet, so there is no fingerprint")
         body = to_plain(self)
-        for key in ("model_name", "store_path", "bucket", "mounts", "signature", "signing_keys", "version"):
+        for key in ("model_name", "store_path", "bucket", "mounts", "signature", "signing_keys", "steps_socket",
+                    "version"):
             del body[key]
         body.pop("captures", None)
         if self.engine.fallback == "none":

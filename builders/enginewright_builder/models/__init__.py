@@ -28,13 +28,13 @@ __all__ = ["SourceModel", "Tokenize", "TorchProgram", "load_model"]
 
 
 def load_model(located: Located, interface: Interface | None = None, workspace: Path | None = None,
-               device: str = "cpu") -> SourceModel:
+               device: str = "cpu", runner: Path | None = None) -> SourceModel:
     """Opens the source. ``interface`` is what the user stated, or None. ``workspace`` is where a loader
     may write (default: beside the source). ``device`` is where the model runs: ``cpu`` or ``cuda``. Where the interface
     says how inputs are resized or normalised the model takes what clients send, and gives the source what it takes;
     where it says what becomes of outputs the model answers that. Where clients send texts the source is behind its own
     tokenizer. Where it says what is state a sample is a whole sequence. Where it names functions of the user's own the
-    source is between these.
+    source is between these, which run where the socket ``runner`` leads, or in a child of this process.
 
     Raises :class:`UserError` ``InterfaceNeeded``, ``InterfaceInvalid``, ``UnsupportedModel`` or ``SourceCorrupt``.
     """
@@ -48,7 +48,7 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
         from enginewright_builder.models.own_steps import OwnStepped
 
         inner = load_model(located, of_source(interface), workspace, device)
-        return OwnStepped(inner, interface, folder_of(located), workspace or folder_of(located))
+        return OwnStepped(inner, interface, folder_of(located), workspace or folder_of(located), runner)
     if interface is not None and (texts := text_input(interface)):
         return _texted(located, interface, texts, workspace, device)
     steps, stated = interface.postprocess if interface else (), without_steps(interface)

@@ -77,6 +77,7 @@ CONTAINER_LEAVE, CONTAINER_EXAMINE, CONTAINER_ASK = "leave", "server-image", "as
 # Whose words count as a Job's outcome: of images of the builder alone.
 REPORTING = (CONTAINER_RESOLVE, CONTAINER_ASK, CONTAINER_BUILD, CONTAINER_PROVE, CONTAINER_BATCH)
 CONTAINER_SERVER = "server"
+CONTAINER_STEPS = "python-steps"
 CONTAINER_VERIFY = "verify"
 VERIFY_FROM = "--from"  # before the bucket, or the folder on a volume, that it copies the engine from
 CONTAINER_FITS = "fits"
@@ -96,6 +97,9 @@ VOLUME_TRUSTED, TRUSTED_PATH = "trusted-ca", "/trusted-ca"
 # carries it.
 VOLUME_KEY, KEY_PATH, KEY_FILE = "model-control", "/model-control", "/model-control/key"
 KEY_HEADER = "enginewright-model-control"
+# The socket that leads to the container that runs functions of a source's folder, and that one's scratch.
+VOLUME_STEPS, STEPS_PATH, STEPS_SOCKET = "python-steps", "/python-steps", "/python-steps/socket"
+VOLUME_STEPS_TMP = "python-steps-tmp"
 
 FINGERPRINT_LABEL_LENGTH = 32
 

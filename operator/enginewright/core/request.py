@@ -83,7 +83,12 @@ def build_request(name: str, spec: Spec, resolved: ResolvedSource, placement: Pl
     """The request of a build Job; ``.fingerprint()`` of it is the engine's key in the store. ``runtime`` is what the
     server image has; another ``rebuild`` is another engine of the same spec."""
     return replace(_request(name, spec, resolved, placement.device, config, runtime), rebuild=rebuild,
-                   signing_keys=SIGNING_PATH, captures=_captures(spec, namespace))
+                   signing_keys=SIGNING_PATH, captures=_captures(spec, namespace),
+                   steps_socket=labels.STEPS_SOCKET if _has_steps(spec) else "")
+
+
+def _has_steps(spec: Spec) -> bool:
+    return spec.interface is not None and spec.interface.python_steps is not None
 
 
 def reads_captures(spec: Spec) -> bool:

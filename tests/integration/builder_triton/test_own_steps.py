@@ -4,6 +4,7 @@ that is the client's own."""
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -31,7 +32,7 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.triton.model_config import parse_text
 from enginewright_builder.triton.own_metrics import STEPPED, total
 from enginewright_builder.triton.server import TritonServer
-from support.own_steps import BOTH, STEPS, TEXTS, client, evaluation, folder
+from support.own_steps import BOTH, STEPS, TEXTS, client, evaluation, folder, runner
 
 pytestmark = pytest.mark.triton
 
@@ -48,8 +49,13 @@ def request(source: Path, scratch: Path, interface: Interface = BOTH) -> BuildRe
 
 
 def test_from_the_folder_to_the_clients_own_answers(tmp_path: Path) -> None:
-    asked = request(folder(tmp_path / "source"), tmp_path)
-    outcome = run_build(asked, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
+    """As in a Job: it has a key, and the functions run in another container."""
+    (keys := tmp_path / "keys").mkdir()
+    (keys / "key").write_text("k" * 64)
+    asked = dataclasses.replace(request(folder(tmp_path / "source"), tmp_path), signing_keys=str(keys),
+                                steps_socket=str(tmp_path / "socket"))
+    with runner(tmp_path / "socket"):
+        outcome = run_build(asked, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None
     engine = Path(asked.store_path) / outcome.fingerprint
     config = parse_text((engine / "model_repository/model/config.pbtxt").read_text())

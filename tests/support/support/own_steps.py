@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import json
 import re
+import select
+import subprocess
+import sys
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +93,17 @@ def client(texts: Sequence[str]) -> tuple[list[str], Any]:
             row[zlib.crc32(word.encode()) % SLOTS] += 1
     scores = made @ weights()
     return [NAMES[one] for one in scores.argmax(axis=1)], scores
+
+
+@contextmanager
+def runner(at: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """What a build Job's container for functions runs, once its socket is there, as its startup probe looks for it."""
+    with subprocess.Popen([sys.executable, "-m", "enginewright_builder", "python-steps", "--socket", str(at)],
+                          stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            while not at.is_socket():
+                assert not select.select([process.stdout], [], [], 0.05)[0], "it has ended"
+            yield process
+        finally:
+            process.kill()

@@ -34,6 +34,7 @@ EXCLUDED = {
     "bucket.uri": "where it is kept",
     "bucket.check_digests": "how it is looked at",
     "signing_keys": "where the keys of the store are",
+    "steps_socket": "where functions run in the build",
     "captures.namespace": "where captures are looked up; the digest tells the content",
     "captures.keys": "where the keys of captures are",
     "mounts": "where it is found",

@@ -112,7 +112,9 @@ def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     volumes, paths = set(), set()
     config = OperatorConfig(trusted_ca=TrustedCA(config_map="company-ca"))
     captured = {"accuracy": {"evaluation": {"uri": "captured://m"}}}
-    for job in (*jobs(None, config, **spec).values(), *jobs(None, config, **captured).values()):
+    stepped = {"interface": {"pythonSteps": {"postprocess": "steps.py:labels"},
+                             "outputs": [{"name": "label", "dtype": "string", "shape": ["batch", 1]}]}}
+    for job in (one for more in (spec, captured, stepped) for one in jobs(None, config, **more).values()):
         pod = job["spec"]["template"]["spec"]
         volumes |= {volume["name"] for volume in pod["volumes"]}
         paths |= {mount["mountPath"] for container in [*pod.get("initContainers", ()), *pod["containers"]]

@@ -10,6 +10,7 @@ from enginewright.core.manifests.common import JSON, Owner
 from enginewright.core.manifests.jobs import Step, job
 from enginewright.core.manifests.proof import proven_by_the_server
 from enginewright.core.manifests.proof_generate import proven_language_model
+from enginewright.core.manifests.python_steps import beside_python_steps
 from enginewright.core.manifests.signing import capture_keys, signing_mount, signing_volume
 from enginewright.core.placement import Placement
 from enginewright.core.spec import Spec
@@ -49,5 +50,6 @@ def build_job(owner: Owner, spec: Spec, placement: Placement, fingerprint: str, 
 
 
 def _proof(spec: Spec, config: OperatorConfig) -> dict[str, Any]:
-    arranged = proven_language_model if generates(spec) else proven_by_the_server
-    return {"arrange": lambda pod: arranged(pod, spec, config), "ends": (labels.CONTAINER_PROVE,)}
+    proven = proven_language_model if generates(spec) else proven_by_the_server
+    return {"arrange": lambda pod: beside_python_steps(proven(pod, spec, config), spec, config),
+            "ends": (labels.CONTAINER_PROVE,)}

@@ -110,9 +110,9 @@ JOBS = Rules(
     own_env=(*COMMON_ENV, "HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*"),
     reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "signing-keys",
                       labels.VOLUME_CAPTURE_KEYS, "tmp", "shm", "work", "witness", "server-tmp", "server-shm",
-                      labels.VOLUME_KEY, labels.VOLUME_TRUSTED),
+                      labels.VOLUME_KEY, labels.VOLUME_TRUSTED, labels.VOLUME_STEPS, labels.VOLUME_STEPS_TMP),
     reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys", labels.CAPTURE_KEYS_PATH,
-                    "/work", "/witness", labels.KEY_PATH, labels.TRUSTED_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
+                    "/work", "/witness", labels.KEY_PATH, labels.TRUSTED_PATH, labels.STEPS_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
     left_out=("topologySpreadConstraints",),
     own_elsewhere={"resources": "spec.engine.resources", "image": "images.builder of the operator's chart",
                    "envFrom": "spec.source.secretRef"},
