@@ -156,6 +156,12 @@ class PassContext:
         """The user's wish to try again what failed: any new value of the annotation."""
         return self.obj.annotations.get(labels.RETRY, "")
 
+    def began_under(self, revision: str) -> str:
+        """The annotation under which the rollout of ``revision`` began: what fails counts for that one, so that a user
+        who has seen it fail before the operator did is answered."""
+        known = self.rollout
+        return known.retry if known.candidate == revision and known.retry is not None else self.retry
+
     @property
     def rebuild(self) -> str:
         """The user's wish for another engine than the one in the store: any new value of the annotation."""

@@ -17,7 +17,8 @@ DESCRIPTION: Final = ("What the operator remembers from one pass to the next. Re
                       "notice.")
 # Paths in a pass, and below the field the same.
 PATHS: Final = (
-    "contest", "handover", "pin", "rollout.readinessLosses", "rollout.restarts", "rollout.rolledBack.retry",
+    "contest", "handover", "pin", "rollout.readinessLosses", "rollout.restarts", "rollout.retry",
+    "rollout.rolledBack.retry",
     *(f"{block}.{name}" for block in ("source", "server", "build") for name in ("key", "specKey", "retry")
       if (block, name) != ("build", "key")), "server.digests",
 )

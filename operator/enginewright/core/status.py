@@ -586,6 +586,8 @@ class RolloutStatus(StatusModel):
     """The last revision that was proven to serve."""
     candidate: str | None = None
     """The revision that is being rolled out."""
+    retry: str | None = None
+    """Value of the annotation enginewright.io/retry when the candidate began."""
     step: str | None = None
     """Starting, Analysing, WaitingForPromotion, Expanding, Switching, Draining, Complete or RolledBack; of a fleet
     Starting, WaitingForClasses, WaitingForPromotion, Expanding, Complete or RolledBack."""

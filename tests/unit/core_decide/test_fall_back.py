@@ -106,6 +106,22 @@ def test_a_try_that_fails_again_goes_back_again() -> None:
     assert cluster.status["rollout"]["rolledBack"]["retry"] == "again"
 
 
+def test_a_retry_that_is_set_before_the_failure_is_seen_is_answered_and_the_next_failure_counts() -> None:
+    cluster = serving()
+    first = cluster.revision
+    cluster.edit(**SECOND)
+    seen: list[str] = []
+    for turn in range(120):
+        move(cluster, {first})
+        second = cluster.status["rollout"].get("candidate")
+        if turn and second not in (None, first) and labels.RETRY not in cluster.annotations:
+            cluster.annotations[labels.RETRY] = "again"
+        given_up = cluster.status["rollout"].get("rolledBack", {}).get("retry")
+        seen += [given_up] if given_up not in (None, *seen[-1:]) else []
+    assert seen == ["", "again"]
+    assert cluster.replicas() == {first: 1}
+
+
 def test_a_newer_spec_is_rolled_out() -> None:
     cluster, first, _ = gone_back()
     cluster.edit(**THIRD)

@@ -288,6 +288,33 @@ def test_rolled_back_revision_is_tried_again_on_demand() -> None:
     assert "rolledBack" not in cluster.status["rollout"]
 
 
+def test_a_retry_that_is_set_before_the_failure_is_seen_is_answered_and_the_next_failure_counts() -> None:
+    cluster = serving()
+    old, new = cluster.revision, changed(cluster)
+    until(cluster, lambda: cluster.status["rollout"].get("candidate") == new)
+    cluster.broken = {new: CRASH}
+    cluster.annotations[labels.RETRY] = "again"
+    until(cluster, lambda: cluster.status["rollout"].get("rolledBack", {}).get("retry") == "")
+    until(cluster, lambda: cluster.status["rollout"].get("candidate") == new)
+    until(cluster, lambda: cluster.status["rollout"].get("rolledBack", {}).get("retry") == "again")
+    cluster.settle()
+    assert cluster.replicas() == {old: 1}
+    cluster.wait(86400)
+    assert not cluster.operate().actions
+
+
+def test_a_retry_that_is_set_before_the_failure_is_seen_rolls_out_what_serves_now() -> None:
+    cluster = serving()
+    new = changed(cluster)
+    until(cluster, lambda: cluster.status["rollout"].get("candidate") == new)
+    cluster.broken = {new: CRASH}
+    cluster.annotations[labels.RETRY] = "again"
+    until(cluster, lambda: "rolledBack" in cluster.status["rollout"])
+    cluster.broken = {}
+    cluster.settle()
+    assert (cluster.revision, cluster.says("Ready")) == (new, "True/Serving")
+
+
 def analysing() -> tuple[Cluster, str, str]:
     cluster = serving()
     old = cluster.revision

@@ -54,7 +54,7 @@ def verdict(
         finding = no(Reason.PROGRESSING, f"{finding.message} Routes are written next.")
     finding = finding.adding(" ".join(converged.refused))
     steady, memory = _steady(ctx, finding.about(Condition.ROLLOUT_COMPLETE), found.memory)
-    return steady, _with_source(ctx.memory.rollout, memory, digest)
+    return steady, _with_retry(ctx, _with_source(ctx.memory.rollout, memory, digest))
 
 
 def _asked_for(target: Target, found: Rollout, _: int) -> Rollout:
@@ -150,6 +150,11 @@ def _steady(ctx: PassContext, finding: Verdict, memory: RolloutStatus) -> tuple[
 def _same_moment(known: RolloutStatus, now: RolloutStatus) -> bool:
     same = (known.candidate, known.step, known.weight_step) == (now.candidate, now.step, now.weight_step)
     return now.step == Step.ANALYSING and same
+
+
+def _with_retry(ctx: PassContext, memory: RolloutStatus) -> RolloutStatus:
+    """``memory`` with the retry annotation that its candidate began under."""
+    return memory.model_copy(update={"retry": ctx.began_under(memory.candidate) if memory.candidate else None})
 
 
 def _with_source(known: RolloutStatus | None, memory: RolloutStatus, digest: str | None) -> RolloutStatus:

@@ -136,7 +136,7 @@ def roll_back(state: RolloutState, trouble: Trouble) -> Desired:
     when = f" This was {(now - began).total_seconds():.0f} s into step {state.memory.step}." if began else ""
     result = stay_back(state, RolledBackStatus(
         revision=state.target.revision, reason=trouble.reason, message=f"{trouble.message}{when}",
-        time=timestamp(now), retry=state.ctx.retry))
+        time=timestamp(now), retry=state.ctx.began_under(state.target.revision)))
     if not state.under_analysis:
         return result
     return replace(result, memory=result.memory.model_copy(update={"analysis": figures(state.answer)}))

@@ -68,7 +68,7 @@ def _given_up(target: Target) -> RolledBackStatus | None:
         # Some of its replicas serve, and nothing else does: the others may want for room, which the way back has not.
         return None
     return RolledBackStatus(revision=revision, reason=trouble.reason, message=trouble.message,
-                            time=timestamp(ctx.now), retry=ctx.retry)
+                            time=timestamp(ctx.now), retry=ctx.began_under(revision))
 
 
 def drifted(target: Target, quality: QualityResult) -> Target | None:
