@@ -81,9 +81,9 @@ async def test_a_retry_that_comes_before_the_operator_sees_a_rollout_fail_is_not
     assert await models.served() == second != first
 
 
-async def _runs(models: Models, revision: str) -> None:
+async def _runs(models: Models, revision: str) -> bool:
     pods = await models.kube.list_all(POD, models.namespace, labels=f"{labels.REVISION}={revision}")
-    assert [pod.get("status", {}).get("phase") for pod in pods] == ["Running"]
+    return [pod.get("status", {}).get("phase") for pod in pods] == ["Running"]
 
 
 async def _rollout(models: Models, field: str) -> object:
