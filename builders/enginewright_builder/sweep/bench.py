@@ -166,8 +166,10 @@ def together(windows: Sequence[Window]) -> Window:
     def mean(values: Sequence[float]) -> float:
         return float(np.average(values, weights=weights))
 
-    layers = Layers(**{part.name: mean(values) for part in dataclasses.fields(Layers)
-                       if None not in (values := [getattr(one.layers, part.name) for one in windows])})
+    parts = {part.name: [getattr(one.layers, part.name) for one in windows] for part in dataclasses.fields(Layers)}
+    # A window in which no request ended tells of no step before or after the engine: the others' count all the same.
+    layers = Layers(**{name: mean([value or 0.0 for value in values]) for name, values in parts.items()
+                       if any(value is not None for value in values)})
     return Window(load=joined([one.load for one in windows]), mean_batch=mean([one.mean_batch for one in windows]),
                   layers=layers, use=windows[-1].use)
 

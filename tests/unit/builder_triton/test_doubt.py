@@ -203,6 +203,15 @@ async def test_two_measurements_of_a_point_pool_their_requests(monkeypatch: pyte
     assert both.throughput_high >= first.throughput_high
 
 
+def test_a_window_that_saw_no_steps_takes_none_from_the_others() -> None:
+    """The counters of the steps before the engine stand still where no request ends within a window."""
+    stepped, silent = window([0.003] * 3, 2.0), window([0.003], 2.0)
+    stepped = dataclasses.replace(stepped, layers=dataclasses.replace(stepped.layers, preprocess_ms=1.0))
+    pooled = bench.together([stepped, silent]).layers
+    assert (pooled.preprocess_ms, pooled.postprocess_ms) == (pytest.approx(0.75), None)
+    assert pooled.total_ms == pytest.approx((3 * stepped.layers.total_ms + silent.layers.total_ms) / 4)
+
+
 async def test_requests_that_outlast_the_window_have_a_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a model that takes three seconds a request, in a window of two: the search cannot go on from none at all."""
     async def seen(*_: object, concurrency: int, **__: object) -> bench.Window:
