@@ -72,10 +72,11 @@ async def test_a_retry_that_comes_before_the_operator_sees_a_rollout_fail_is_not
         second = await eventually(lambda: _rollout(models, "candidate"))
         assert isinstance(second, str)
         await eventually(lambda: _runs(models, second))
+    (crashed,) = await models.names(POD, f"{labels.REVISION}={second}")
     await kubelet.crash(second)
     await annotate(models, labels.RETRY, "1")
     async with embedded(operator_kubeconfig, namespace):
-        await eventually(lambda: _rollout(models, "rolledBack"))
+        await models.gone(POD, crashed)  # the revision was given up
         kubelet.script.server = "succeed"
         await models.wait("Ready", "True")
     assert await models.served() == second != first

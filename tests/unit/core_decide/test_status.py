@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -28,9 +29,8 @@ def strictly(raw: object, model: type[status.StatusModel] = Status) -> None:
     for key, value in raw.items():
         field = next((f for name, f in model.model_fields.items() if (f.alias or name) == key), None)
         assert field is not None, f"{model.__name__}.{key}"
-        inner = [
-            kind for kind in vars(status).values() if isinstance(kind, type) and kind.__name__ in str(field.annotation)
-        ]
+        inner = [kind for kind in vars(status).values()
+                 if isinstance(kind, type) and kind.__name__ in re.findall(r"\w+", str(field.annotation))]
         if inner and isinstance(value, dict):
             strictly(value, inner[0])
         for item in value if inner and isinstance(value, list) else ():
