@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from enginewright.clients.kube import Object
-from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, POD
+from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT
 from enginewright.core import labels
 from enginewright.plugin.wishes import promote
 from enginewright.runtime import Operator
@@ -58,39 +58,6 @@ async def test_back_and_forth_without_a_build(operator: Operator, models: Models
     await models.wait("Ready", "True")
     assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{second}"]
     assert kubelet.count("build") == builds
-
-
-async def test_a_retry_that_comes_before_the_operator_sees_a_rollout_fail_is_not_used_up(
-    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
-) -> None:
-    """The user has seen the replicas end; the operator, which is away here, counts the failure later."""
-    async with embedded(operator_kubeconfig, namespace):
-        await models.create(model(rollout=QUICK, engine={"maxBatchSize": 8}))
-        first = await models.served()
-        kubelet.script.server = "hold"
-        await models.patch({"spec": {"engine": {"maxBatchSize": 16}}})
-        second = await eventually(lambda: _rollout(models, "candidate"))
-        assert isinstance(second, str)
-        await eventually(lambda: _runs(models, second))
-    (crashed,) = await models.names(POD, f"{labels.REVISION}={second}")
-    await kubelet.crash(second)
-    await annotate(models, labels.RETRY, "1")
-    async with embedded(operator_kubeconfig, namespace):
-        await models.gone(POD, crashed)  # the revision was given up
-        kubelet.script.server = "succeed"
-        await models.wait("Ready", "True")
-    assert await models.served() == second != first
-
-
-async def _runs(models: Models, revision: str) -> bool:
-    pods = await models.kube.list_all(POD, models.namespace, labels=f"{labels.REVISION}={revision}")
-    return [pod.get("status", {}).get("phase") for pod in pods] == ["Running"]
-
-
-async def _rollout(models: Models, field: str) -> object:
-    found = (await models.get())["status"]["rollout"].get(field)
-    assert found, f"no {field}"
-    return found
 
 
 async def test_recreate_goes_back_by_itself(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:
