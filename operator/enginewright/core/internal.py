@@ -22,6 +22,8 @@ PATHS: Final = (
     *(f"{block}.{name}" for block in ("source", "server", "build") for name in ("key", "specKey", "retry")
       if (block, name) != ("build", "key")), "server.digests",
 )
+# What no release has written outside the field: a CRD of before drops it there.
+NEVER_OUTSIDE: Final = frozenset({"rollout.retry"})
 # What had another name when it had its own place.
 OLD_NAMES: Final = {"rollout.readinessLosses": "rollout.falls"}
 JSON = dict[str, Any]
@@ -50,9 +52,11 @@ def block(raw: object, name: str) -> JSON:
 
 def stored(status: Mapping[str, Any], *, old_places: bool = False) -> JSON:
     """``status`` of a pass as it is written; with ``old_places`` as older operators wrote it, for a cluster whose CRD
-    lacks the field."""
+    lacks the field; without what they did not know."""
     rest = _opened(status)
     if old_places:
+        for path in NEVER_OUTSIDE:
+            _taken(rest, path.split("."))
         for path, old in OLD_NAMES.items():
             value = _taken(rest, path.split("."))
             if value is not None:
@@ -87,7 +91,7 @@ def with_internal(schema: JSON, *, old_places: bool) -> None:
         here["required"] = [one for one in here.get("required", ()) if one != name]
         if not here["required"]:
             del here["required"]
-        if old_places:
+        if old_places and path not in NEVER_OUTSIDE:
             old = OLD_NAMES.get(path, path)
             here["properties"][old.rpartition(".")[2]] = {
                 **copy.deepcopy(node), "description": f"Old: status.{old} is now status.{INTERNAL}.{path}. The "
