@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,9 @@ def described(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def writing(options: argparse.Namespace, folder: Path) -> Callable[[], dict[str, Any]]:
-    """What writes the summary of the sequences that have ended by then."""
+    """What writes the summary of the sequences that have ended by then. The folder is made at once: a campaign is not
+    to end without a place for what it found."""
+    options.output.parent.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
 
     def write() -> dict[str, Any]:
@@ -50,7 +52,7 @@ def writing(options: argparse.Namespace, folder: Path) -> Callable[[], dict[str,
     return write
 
 
-def parsed() -> argparse.Namespace:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="survive_study", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sequences", type=int, default=20, help="seeds from --seed on (default %(default)s)")
@@ -67,7 +69,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--replay", type=json.loads, metavar="STEPS", help="those that a failure was shrunk to")
     parser.add_argument("--folder", type=Path, help="for logs, and for what there was at each alarm")
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
 def main() -> int:

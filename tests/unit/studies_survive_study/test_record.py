@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 
 from survive_study import record
+from survive_study.__main__ import parsed, writing
 from survive_study.processes import shares
 from survive_study.record import Told
 
@@ -21,6 +23,13 @@ def test_the_summary_is_of_the_lines_of_all_processes(tmp_path: Path) -> None:
     told = record.report(record.kept(tmp_path), 61.2, 90.0)
     assert told.items() >= {"steps": 27, "kills": 6, "rests": 4, "fields_changed": 3, "alarms": 1, "broke": 1,
                             "slowest_rest_s": 3.0, "seconds": 61, "done": {"act": 4}, "seeds": [7, 8, 9, 10]}.items()
+
+
+def test_the_summary_is_written_where_no_folder_is_yet(tmp_path: Path) -> None:
+    output = tmp_path / "build" / "survive.json"
+    write = writing(parsed(["--output", str(output), "--seed", "7"]), tmp_path)
+    record.keep(tmp_path, Told(7, steps=12))
+    assert write()["steps"] == json.loads(output.read_text())["steps"] == 12
 
 
 def test_a_line_that_is_being_written_is_left_out(tmp_path: Path) -> None:
