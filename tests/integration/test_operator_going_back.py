@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from enginewright.clients.kube import Object
-from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT
+from enginewright.clients.kube import MERGE, Object
+from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, POD, Resource
 from enginewright.core import labels
 from enginewright.plugin.wishes import promote
 from enginewright.runtime import Operator
@@ -19,6 +19,7 @@ from support.operators import embedded
 QUICK = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySeconds": 0}
 KEPT = f"{labels.MODEL}=minilm,{labels.COMPONENT}={labels.COMPONENT_REVISION}"
 MINE = f"{labels.MODEL}=minilm"
+REPLICA_SET = Resource("apps/v1", "ReplicaSet", "replicasets")
 
 
 @pytest.fixture
@@ -58,6 +59,51 @@ async def test_back_and_forth_without_a_build(operator: Operator, models: Models
     await models.wait("Ready", "True")
     assert await models.names(DEPLOYMENT, MINE) == [f"minilm-{second}"]
     assert kubelet.count("build") == builds
+
+
+@pytest.mark.parametrize("held", [False, True], ids=["pods go", "pods stay"])
+async def test_a_retry_that_comes_before_the_operator_sees_a_rollout_fail_is_not_used_up(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, held: bool
+) -> None:
+    """The user has seen the replicas end; the operator, which is away here, counts the failure later. With ``held`` the
+    garbage collector cannot remove what the failed try leaves behind, as when it has much to do."""
+    async with embedded(operator_kubeconfig, namespace):
+        await models.create(model(rollout=QUICK, engine={"maxBatchSize": 8}))
+        first = await models.served()
+        kubelet.script.server = "hold"
+        await models.patch({"spec": {"engine": {"maxBatchSize": 16}}})
+        second = await eventually(lambda: _rollout(models, "candidate"))
+        assert isinstance(second, str)
+        crashed = await models.starting(second)
+    await kubelet.crash(second)
+    await annotate(models, labels.RETRY, "1")
+    if held:
+        await _keep(models, second, ["example.com/held"])
+    async with embedded(operator_kubeconfig, namespace):
+        await models.others(second, crashed)
+        assert not held or crashed in await models.names(POD, f"{labels.REVISION}={second}")
+        kubelet.script.server = "succeed"
+        await models.wait("Ready", "True")
+        if held:
+            await _keep(models, second, None)
+        await models.gone(POD, crashed)
+        assert await models.served() == second != first
+
+
+async def _keep(models: Models, revision: str, finalizers: list[str] | None) -> None:
+    """Of ``revision`` the ReplicaSet that is there, or is on its way out: its pods go after it."""
+    found = await models.kube.list_all(REPLICA_SET, models.namespace, labels=f"{labels.REVISION}={revision}")
+    for one in found:
+        if finalizers or one["metadata"].get("finalizers"):
+            path = REPLICA_SET.path(models.namespace, one["metadata"]["name"])
+            await models.kube._json("patch", REPLICA_SET, path, body={"metadata": {"finalizers": finalizers}},
+                                    content_type=MERGE)
+
+
+async def _rollout(models: Models, field: str) -> object:
+    found = (await models.get())["status"]["rollout"].get(field)
+    assert found, f"no {field}"
+    return found
 
 
 async def test_recreate_goes_back_by_itself(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:

@@ -64,9 +64,19 @@ def _stable(
 
 
 def pods_of(observed: Observed, revision: str) -> tuple[PodView, ...]:
-    """Without those on their way out, and those that have ended: what was evicted lies about after it was replaced."""
-    return tuple(pod for pod in observed.pods if pod.revision == revision and not pod.deleting
-                 and pod.phase not in ("Failed", "Succeeded"))
+    """Of the Deployment of ``revision`` that is there. Without those on their way out, and those that have ended: what
+    was evicted lies about after it was replaced. And without those that an earlier Deployment of the same name has left
+    for the garbage collector, which may take its time: they say nothing of the one in its place. The Deployment does
+    not count them, and is younger; one of the two alone is no proof, as its counts lag behind its pods and the clocks
+    of two apiservers differ."""
+    deployed = observed.deployment(revision)
+    if deployed is None:
+        return ()
+    found = tuple(pod for pod in observed.pods if pod.revision == revision and not pod.deleting
+                  and pod.phase not in ("Failed", "Succeeded"))
+    if len(found) <= deployed.replicas:
+        return found
+    return tuple(pod for pod in found if pod.created is None or pod.created >= deployed.created)
 
 
 def unwatched(serving: Serving) -> str:

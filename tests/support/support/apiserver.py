@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import ClientError, NotFoundError
 from enginewright.clients.kube import APPLY, MERGE, KubeClient, Object
-from enginewright.clients.resources import CLAIM, OPTIMISED_MODEL, Resource
+from enginewright.clients.resources import CLAIM, OPTIMISED_MODEL, POD, Resource
+from enginewright.core import labels
+from enginewright.core.conditions import parse_timestamp
 from enginewright.core.spec.crd import crd
 
 T = TypeVar("T")
@@ -142,6 +145,24 @@ class Models:
         found = await self.kube.list_all(resource, self.namespace, labels=labels)
         return sorted(item["metadata"]["name"] for item in found)
 
+    async def starting(self, revision: str) -> str:
+        """Waits for a pod of ``revision`` that runs and is not ready, until any Deployment that is made from then on is
+        younger: the apiserver counts in seconds. Gives its name."""
+
+        async def found() -> str:
+            pods = await self.kube.list_all(POD, self.namespace, labels=f"{labels.REVISION}={revision}")
+            return next((pod["metadata"]["name"] for pod in pods if _starts(pod)), "")
+
+        return await eventually(found)
+
+    async def others(self, revision: str, name: str) -> list[str]:
+        """Waits for pods of ``revision`` besides ``name``."""
+
+        async def found() -> list[str]:
+            return [pod for pod in await self.names(POD, f"{labels.REVISION}={revision}") if pod != name]
+
+        return await eventually(found)
+
     async def versions(self, *resources: Resource) -> dict[str, str]:
         """resourceVersions: equal before and after means that nobody wrote."""
         found = {}
@@ -165,3 +186,11 @@ class Models:
     async def claims(self) -> None:
         for claim in ("models", "enginewright-store"):
             await self.kube.create(claim_manifest(claim), namespace=self.namespace)
+
+
+def _starts(pod: Object) -> bool:
+    metadata, status = pod["metadata"], pod.get("status", {})
+    made = parse_timestamp(metadata["creationTimestamp"])
+    aged = made is not None and (datetime.now(UTC) - made).total_seconds() > 1
+    runs = status.get("phase") == "Running" and not metadata.get("deletionTimestamp")
+    return aged and runs and not any(one["ready"] for one in status["containerStatuses"])

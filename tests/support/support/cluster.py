@@ -232,6 +232,8 @@ class Cluster:
     pods: dict[str, PodView] = field(default_factory=dict)
     activators: dict[str, PodView] = field(default_factory=dict)
     holding: bool = True
+    collecting: bool = True
+    left: set[str] = field(default_factory=set)
     backend: str | None = None
     service: ServiceView | None = None
     applied: dict[str, str] = field(default_factory=dict)
@@ -616,11 +618,12 @@ class Cluster:
 
     def deployment_controller(self) -> None:
         self.activator_controller()
+        self._collect()
         for name, deployment in list(self.deployments.items()):
-            mine = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
+            mine = self._owned(deployment)
             if deployment.deleting:
-                for pod in mine:
-                    del self.pods[pod.name]
+                self.left |= {pod.name for pod in mine}
+                self._collect()
                 del self.deployments[name]
                 continue
             if any(pod.manifest_digest != deployment.manifest_digest for pod in mine):
@@ -632,6 +635,15 @@ class Cluster:
                 del self.pods[pod.name]
             self._add(deployment, deployment.spec_replicas - len(mine))
             self._count(name)
+
+    def _owned(self, deployment: DeploymentView) -> list[PodView]:
+        return [pod for pod in self.pods.values()
+                if pod.revision == deployment.revision and pod.name not in self.left]
+
+    def _collect(self) -> None:
+        if self.collecting:
+            self.pods = {name: pod for name, pod in self.pods.items() if name not in self.left}
+            self.left = set()
 
     def _add(self, deployment: DeploymentView, number: int) -> None:
         for _ in range(number):
@@ -649,7 +661,7 @@ class Cluster:
         wanted, digest = deployment.spec_replicas, deployment.manifest_digest
         new = sum(pod.manifest_digest == digest for pod in pods)
         self._add(deployment, min(wanted - new, wanted + surge - len(pods)))
-        pods = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
+        pods = self._owned(deployment)
         waiting = sum(pod.manifest_digest == digest and not pod.ready for pod in pods)
         spare = len(pods) - (wanted - unavailable) - waiting
         old = sorted((pod for pod in pods if pod.manifest_digest != digest), key=lambda pod: (pod.ready, pod.name))
@@ -661,7 +673,7 @@ class Cluster:
 
     def _count(self, name: str) -> None:
         deployment = self.deployments[name]
-        mine = [pod for pod in self.pods.values() if pod.revision == deployment.revision]
+        mine = self._owned(deployment)
         ready = sum(pod.ready for pod in mine)
         self.deployments[name] = replace(
             deployment, observed_generation=deployment.generation, replicas=len(mine), ready=ready, available=ready
@@ -671,6 +683,8 @@ class Cluster:
         self.activators = {name: replace(pod, ready=self.holding) for name, pod in self.activators.items()}
         for pod in list(self.pods.values())[: self.devices]:
             wrong = self.broken.get(pod.revision) or self._refuses(pod)
+            if pod.name in self.left:
+                continue
             if wrong is not None and not (pod.ready and wrong is REFUSED):
                 self.pods[pod.name] = replace(pod, ready=False, **wrong)
             elif not pod.ready:
