@@ -54,25 +54,49 @@ async def test_what_live_answers_say_and_the_way_back(
         assert (told["revision"], told["samples"], told["agreement"]) == (first, 1000, 1.0)
         assert told["required"] <= told["low"] < 1.0
 
-        await models.patch({"spec": {"engine": {"maxBatchSize": 4}, "rollout": {"analysis": {"seconds": 0}}}})
-
-        async def another() -> str:
-            stable = (await models.get())["status"]["rollout"].get("stable", "")
-            return str(stable) if stable != first and len(await containers(models)) == 1 else ""
-
-        second = await eventually(another)
-        await models.wait("Ready", "True", "Serving")
+        second = await replaced(models, first)
         scores.mean = 0.5
         await models.wait("RolloutComplete", "False", "RolledBack")
-
-        async def back() -> bool:
-            status = (await models.get())["status"]
-            return list(await containers(models)) == [first] and status["rollout"]["stable"] == first
-
-        await eventually(back)
+        await eventually(lambda: alone(models, first))
         given_up = (await models.get())["status"]["rollout"]["rolledBack"]
         assert (given_up["revision"], given_up["reason"]) == (second, "QualityDrifted")
         assert "have drifted" in given_up["message"]
+
+
+async def replaced(models: Models, first: str) -> str:
+    """By the revision that comes of another spec, when that serves alone."""
+    await models.patch({"spec": {"engine": {"maxBatchSize": 4}, "rollout": {"analysis": {"seconds": 0}}}})
+
+    async def another() -> str:
+        stable = (await models.get())["status"]["rollout"].get("stable", "")
+        return str(stable) if stable != first and len(await containers(models)) == 1 else ""
+
+    second = await eventually(another)
+    await models.wait("Ready", "True", "Serving")
+    return second
+
+
+async def alone(models: Models, revision: str) -> bool:
+    status = (await models.get())["status"]
+    return list(await containers(models)) == [revision] and status["rollout"]["stable"] == revision
+
+
+async def test_a_retry_that_comes_before_a_way_back_is_seen_to_fail_tries_it_once_more(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet
+) -> None:
+    scores = Scores(samples=1000)
+    async with embedded(operator_kubeconfig, namespace, quality=scores, resync=1.0):
+        await models.create(model(quality={"rollback": True}))
+        first = await models.served()
+        await replaced(models, first)
+        kubelet.script.server = "hold-new"
+        scores.mean = 0.5
+        failed = await models.starting(first)
+        await models.patch({"metadata": {"annotations": {labels.RETRY: "1"}}})
+        await kubelet.crash(first)
+        await models.others(first, failed)
+        kubelet.script.server = "succeed"
+        await eventually(lambda: alone(models, first))
 
 
 @dataclass

@@ -156,11 +156,21 @@ class PassContext:
         """The user's wish to try again what failed: any new value of the annotation."""
         return self.obj.annotations.get(labels.RETRY, "")
 
+    def retried(self, under: str | None) -> bool:
+        """Whether a user has asked for another try since what failed, which counts for the annotation ``under``; None
+        where it counts whatever that says."""
+        return under not in (None, self.retry)
+
     def began_under(self, revision: str) -> str:
         """The annotation under which the rollout of ``revision`` began: what fails counts for that one, so that a user
         who has seen it fail before the operator did is answered."""
         known = self.rollout
         return known.retry if known.candidate == revision and known.retry is not None else self.retry
+
+    def with_retry(self, memory: status.RolloutStatus) -> status.RolloutStatus:
+        """``memory``, which is to be kept, with the annotation that its candidate began under."""
+        began = self.began_under(memory.candidate) if memory.candidate else None
+        return memory.model_copy(update={"retry": began})
 
     @property
     def rebuild(self) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from enginewright.core import labels
 from enginewright.core.observed import ObjectView
@@ -26,9 +26,11 @@ def needs_kept(obj: ObjectView) -> bool:
     return (recreate or drifting) and bool(obj.status.get("revisions"))
 
 
-def good_ones(revisions: Iterable[RevisionStatus], left: str) -> Revisions:
-    """The one that served last, then those before it, newest first; without ``left``."""
-    found = (entry for entry in revisions if entry.promotion_time and entry.outcome != "RolledBack")
+def good_ones(revisions: Iterable[RevisionStatus], left: str, again: Collection[str] = ()) -> Revisions:
+    """The one that served last, then those before it, newest first; without ``left``. Of those that were given up since
+    only ``again``, which get another try."""
+    found = (entry for entry in revisions
+             if entry.promotion_time and (entry.outcome != "RolledBack" or entry.revision in again))
     others = [entry for entry in found if entry.revision != left]
     return tuple(sorted(others, key=lambda entry: entry.outcome != "Serving"))
 

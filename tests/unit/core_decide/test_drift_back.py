@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from enginewright.core import labels
 from support.cluster import SPEC, Cluster
 from support.once import once
 
@@ -61,6 +62,36 @@ def test_recreate_returns_to_what_has_drifted_where_the_last_good_one_does_not_s
     assert cluster.says("RolloutComplete") == "True/Complete"
     tried = next(entry for entry in cluster.status["revisions"] if entry["revision"] == first)
     assert (tried["outcome"], tried["reason"]) == ("RolledBack", "Crashing")
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen", "Recreate"])
+@pytest.mark.parametrize("early", [True, False], ids=["before it is counted", "after"])
+@pytest.mark.parametrize("mended", [True, False])
+def test_a_retry_tries_a_way_back_that_failed_once_more(strategy: str, early: bool, mended: bool) -> None:
+    cluster = serving({"rollback": True}, strategy=strategy)
+    first = cluster.revision
+    second = edited(cluster, **SECOND)
+    cluster.scores[second] = DRIFTED
+    cluster.broken[first] = CRASH
+    while not any(pod.revision == first and pod.restarts for pod in cluster.pods.values()):
+        move(cluster)
+    if not early:
+        move(cluster, 40)
+        assert cluster.replicas() == {second: 1}
+    cluster.annotations[labels.RETRY] = "again"
+    before = set(cluster.pods)
+    if mended:
+        del cluster.broken[first]
+    tried = set()
+    for _ in range(60):
+        move(cluster)
+        tried |= {pod.name for pod in cluster.pods.values() if pod.revision == first} - before
+    assert tried
+    assert cluster.replicas() == {first if mended else second: 1}
+    assert cluster.says("RolloutComplete") == ("False/RolledBack" if mended else "True/Complete")
+    quiet = list(cluster.log)
+    move(cluster, 60)
+    assert cluster.log == quiet, "it is left at that"
 
 
 def test_recreate_does_not_leave_the_way_back_once_it_has_served() -> None:

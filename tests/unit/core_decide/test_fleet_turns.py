@@ -141,6 +141,28 @@ def test_the_others_do_not_wait_for_ever() -> None:
     assert all(stable(fleet)[name] != old[name] for name in old)
 
 
+def test_a_retry_that_comes_before_the_time_is_over_is_answered_and_the_next_time_counts() -> None:
+    fleet = ready(GPU, CPU, SLICE)
+    fleet.members["gpu"].broken = NoNode()
+    fleet.run(3)
+    fleet.edit(engine=NEW)
+    fleet.run(10)
+    fleet.annotations[labels.RETRY] = "again"
+    given_up = []
+    for _ in range(2):
+        assert fleet.says("RolloutComplete") == "False/WaitingForClasses"
+        fleet.wait(20_000)
+        for _ in range(20):
+            fleet.step()
+            found = fleet.status["rollout"].get("rolledBack")
+            given_up += [found["retry"]] if found and found["retry"] not in given_up else []
+    assert given_up == ["", "again"]
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+    fleet.wait(20_000)
+    fleet.run(20)
+    assert fleet.says("RolloutComplete") == "False/RolledBack"
+
+
 def test_one_that_is_lost_does_not_keep_the_others_from_going_back() -> None:
     fleet = ready(GPU, CPU, SLICE)
     old = stable(fleet)

@@ -79,7 +79,7 @@ class Remembered(Protocol):
 
 def forgiven(ctx: PassContext, failures: Remembered) -> bool:
     """Whether they count no more: by a new retry annotation, or a spec that might cure them."""
-    return failures.retry not in (None, ctx.retry) or failures.spec_key not in (None, build_key(ctx.spec))
+    return ctx.retried(failures.retry) or failures.spec_key not in (None, build_key(ctx.spec))
 
 
 def remaining(last_failure: str | None, failures: int, now: datetime) -> float:

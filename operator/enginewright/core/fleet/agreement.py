@@ -51,6 +51,7 @@ def _served(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def agree(ctx: PassContext, members: tuple[Member, ...]) -> Agreement:
     agreed = _agree(ctx, members)
+    agreed = replace(agreed, memory=ctx.with_retry(agreed.memory))
     wish = ctx.wishes.back
     if not wish:
         return agreed
@@ -165,13 +166,13 @@ def _given_up(
     """Why no class is promoted: a class refuses, or the others waited in vain. The latter holds until the spec or the
     retry annotation changes, the former as long as the class does."""
     before = memory.rolled_back
-    same = before is not None and before.revision == revision and before.retry in (None, ctx.retry)
+    same = before is not None and before.revision == revision and not ctx.retried(before.retry)
     for member in members:
         if member.refusal:
             message = f"Class {member.entry.name}: {member.refusal.message.replace(f' {RETRY_HINT}', '')}"
             known = before if same and before and before.reason == member.refusal.reason else None
-            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=message, retry=ctx.retry,
-                                    time=known.time if known else timestamp(ctx.now))
+            return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=message,
+                                    retry=ctx.began_under(revision), time=known.time if known else timestamp(ctx.now))
     if same and before and before.reason == Reason.WAITING_FOR_CLASSES:
         return before
     since = parse_timestamp(memory.step_start_time)
@@ -183,7 +184,7 @@ def _given_up(
     late = f"{patience(ctx).total_seconds():.0f} s after the first class began to wait"
     message = f"No proven candidate of {_names(left)} {late}. {_summary(left)}"
     return RolledBackStatus(revision=revision, reason=Reason.WAITING_FOR_CLASSES, message=message,
-                            time=timestamp(ctx.now), retry=ctx.retry)
+                            time=timestamp(ctx.now), retry=ctx.began_under(revision))
 
 
 def _hold_back(

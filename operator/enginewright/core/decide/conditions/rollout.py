@@ -54,23 +54,26 @@ def verdict(
         finding = no(Reason.PROGRESSING, f"{finding.message} Routes are written next.")
     finding = finding.adding(" ".join(converged.refused))
     steady, memory = _steady(ctx, finding.about(Condition.ROLLOUT_COMPLETE), found.memory)
-    return steady, _with_retry(ctx, _with_source(ctx.memory.rollout, memory, digest))
+    return steady, ctx.with_retry(_with_source(ctx.memory.rollout, memory, digest))
 
 
 def _asked_for(target: Target, found: Rollout, _: int) -> Rollout:
-    """That a user has approved it is remembered until it serves: by then the annotation may be gone."""
+    """That a user has approved it is remembered until it serves: by then the annotation may be gone. So is the way back
+    from it that failed."""
     ctx, revision, memory = target.ctx, target.revision, found.memory
     serves = revision == served(ctx.memory.revisions) or (
         memory.stable == revision and memory.step in (Step.COMPLETE, Step.ROLLED_BACK))
     waits = asks(ctx) and not serves and (approved(target) or put_back(ctx, revision))
-    return replace(found, memory=memory.model_copy(update={"approved": revision if waits else None}))
+    return replace(found, memory=memory.model_copy(update={
+        "approved": revision if waits else None, "rolled_back": target.given_up or memory.rolled_back}))
 
 
 def _goes_back(target: Target, found: Rollout, _: int) -> Rollout:
     """Complete is only the way back: what was given up stays remembered, or it would be tried again. So does a way back
     that failed while what was given up serves."""
     revision, memory, given_up, finding = target.revision, found.memory, target.given_up, found.finding
-    if given_up and memory.rolled_back and memory.rolled_back.revision == revision:
+    failed = memory.rolled_back if memory.rolled_back and memory.rolled_back.revision == revision else None
+    if given_up and failed and not target.ctx.retried(failed.retry):
         return replace(found, finding=replace(
             finding, message=f"{given_up.message} The way back failed: {finding.message}"))
     step = Step.ROLLED_BACK if memory.step == Step.COMPLETE else memory.step
@@ -150,11 +153,6 @@ def _steady(ctx: PassContext, finding: Verdict, memory: RolloutStatus) -> tuple[
 def _same_moment(known: RolloutStatus, now: RolloutStatus) -> bool:
     same = (known.candidate, known.step, known.weight_step) == (now.candidate, now.step, now.weight_step)
     return now.step == Step.ANALYSING and same
-
-
-def _with_retry(ctx: PassContext, memory: RolloutStatus) -> RolloutStatus:
-    """``memory`` with the retry annotation that its candidate began under."""
-    return memory.model_copy(update={"retry": ctx.began_under(memory.candidate) if memory.candidate else None})
 
 
 def _with_source(known: RolloutStatus | None, memory: RolloutStatus, digest: str | None) -> RolloutStatus:

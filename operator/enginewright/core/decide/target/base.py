@@ -65,8 +65,7 @@ class Target:
     def rejection(self, revision: str) -> RolledBackStatus | None:
         """Why ``revision`` was given up, if it was and no user has asked for another try."""
         found = self.ctx.rollout.rolled_back
-        retried = found is not None and found.retry not in (None, self.ctx.retry)
-        return found if found and found.revision == revision and not retried else None
+        return found if found and found.revision == revision and not self.ctx.retried(found.retry) else None
 
     def back_to(self, made: Target, given_up: RolledBackStatus) -> Target:
         """``made`` in its place."""

@@ -77,14 +77,29 @@ def drifted(target: Target, quality: QualityResult) -> Target | None:
     given_up = _drifted(target, quality) if asked and not (ctx.obj.fleet or target.pin.followed) else None
     if given_up is None:
         return None
-    for entry in good_ones(ctx.memory.revisions, given_up.revision):
+    for entry in good_ones(ctx.memory.revisions, given_up.revision, _tried_again(ctx)):
         made = _made_again(target, entry)
         if made is None:
             continue
         if failed := _does_not_start(made, entry, given_up):
             return replace(target, reason=Why.SERVES_ON, given_up=failed, message=failed.message)
         return target.back_to(replace(made, ctx=_without_analysis(made.ctx)), given_up)
-    return None
+    return replace(target, given_up=_failed_way_back(ctx))
+
+
+def _tried_again(ctx: PassContext) -> tuple[str, ...]:
+    """What was given up and a user asks for another try of, and what is being rolled out: its try may be another."""
+    failed = ctx.rollout.rolled_back
+    asked = failed.revision if failed and ctx.retried(failed.retry) else None
+    return tuple(filter(None, (asked, ctx.rollout.candidate)))
+
+
+def _failed_way_back(ctx: PassContext) -> RolledBackStatus | None:
+    """It stays remembered as long as the revision that is left has drifted, so that a user can ask for another try."""
+    failed = ctx.rollout.rolled_back
+    had_served = failed and any(entry.promotion_time for entry in ctx.memory.revisions
+                                if entry.revision == failed.revision)
+    return failed if had_served else None
 
 
 def _made_again(target: Target, entry: RevisionStatus) -> Target | None:
@@ -106,7 +121,8 @@ def _does_not_start(made: Target, entry: RevisionStatus, given_up: RolledBackSta
     trouble = starting_trouble(ctx, deployed, entry.revision)
     if trouble is None or entry.outcome == "Serving":
         return None
-    return RolledBackStatus(revision=entry.revision, reason=trouble.reason, time=timestamp(ctx.now), retry=ctx.retry,
+    return RolledBackStatus(revision=entry.revision, reason=trouble.reason, time=timestamp(ctx.now),
+                            retry=ctx.began_under(entry.revision),
                             message=f"{given_up.message} The way back failed: {trouble.message}")
 
 
