@@ -128,6 +128,10 @@ attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real a
 scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100 ARGS="--minutes 10"; KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH add KServe's manager)
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1) $(ARGS)
 
+.PHONY: soak-study
+soak-study: venv deps ## What the operator keeps of objects that come and go on a real apiserver, into build/soak.json (ARGS="--events 100000 --at-once 10")
+	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m soak_study $(ARGS)
+
 .PHONY: survive-study
 survive-study: venv deps ## Random changes, faults and kill -9 on a real apiserver, and what must hold, into build/survive.json (ARGS="--seed 1 --sequences 20 --steps 500 --processes 2 --lanes 2 --minutes 10")
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m survive_study $(ARGS)

@@ -25,10 +25,12 @@ from enginewright.clients.kube import CallObserver, KubeClient
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.quality import QualityClient
+from enginewright.clients.resources import Resource
 from enginewright.clients.triton import TritonClient
 from enginewright.core.config import OperatorConfig
 from enginewright.handlers.translate import Translator
 from enginewright.handlers.watch import Watcher
+from enginewright.observe.fields import Raw
 from enginewright.observe.keys import Key
 from enginewright.observe.memory import Memory
 from enginewright.observe.nodes import NodeReader
@@ -133,7 +135,7 @@ class Operator:
         hand = HandOver(asyncio.get_running_loop())
         self.watcher = Watcher(
             translator, wake=hand.over(self._watched), ended=hand.over(self._kopf_ended),
-            saw=hand.over(self.memory.saw), namespaces=options.namespaces,
+            saw=hand.over(self._saw), namespaces=options.namespaces,
             kubeconfig=str(options.kubeconfig) if options.kubeconfig else None,
         )
         self.health = Health(
@@ -157,6 +159,8 @@ class Operator:
         gauge("enginewright_scrapers", "Objects whose replicas are scraped.", lambda: len(self.signals))
         gauge("enginewright_scrape_period_seconds", "Seconds between two readings of a replica.",
               lambda: self.signals.period)
+        gauge("enginewright_tasks", "Tasks of asyncio that have not ended, kopf's included.",
+              lambda: len(asyncio.all_tasks()) + self.watcher.tasks())
 
     async def run(self) -> None:
         """Raises :class:`OperatorEndedError` when kopf stops, and whatever another part died of."""
@@ -175,6 +179,10 @@ class Operator:
             await asyncio.to_thread(self.watcher.stop)
             self.queue.close()
             await self.signals.close()
+
+    def _saw(self, resource: Resource, change: str | None, raw: Raw) -> None:
+        self.metrics.events.inc()
+        self.memory.saw(resource, change, raw)
 
     def _watched(self, key: Key, asked: bool) -> None:
         self.queue.add(key, Lane.ASKED if asked else Lane.NEWS)

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import math
-import os
 import signal
 import sys
 import tempfile
@@ -27,17 +26,11 @@ from cluster.paths import ClusterPaths
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from scale_study import kserve, record
-from scale_study.actor import NETWORK
+from scale_study.place import FLAGS, enter, place
 from scale_study.study import study
-from support.apiserver import install_crd
-from support.control_plane import LEADS, operator_credentials
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "build" / "scale" / "summary.json"
-INSIDE = "ENGINEWRIGHT_SCALE_STUDY"
-# The controllers' own limits would be what is measured otherwise.
-FLAGS = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-deployment-syncs=20",
-         "--concurrent-replicaset-syncs=20")
 
 
 def main() -> int:
@@ -55,8 +48,7 @@ def main() -> int:
     if options.join:
         record.write(options.output, record.joined([json.loads(path.read_text()) for path in options.join]))
         return 0
-    if INSIDE not in os.environ:
-        _enter()
+    enter("scale_study")
     # Stopped by a time limit, it stops what it started, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     _study(options, record.Record(options.output))
@@ -88,21 +80,9 @@ def _in_time(until: float, run: Callable[..., Awaitable[None]], *more: Any) -> N
         asyncio.run(limited(Path(scratch)))
 
 
-def _enter() -> None:
-    """Replaces this process by one in a network of its own."""
-    user = [] if os.geteuid() == 0 else ["--map-root-user"]
-    route = f'ip link set lo up && ip route add local {NETWORK} dev lo && exec "$@"'
-    command = ["unshare", "--net", *user, "sh", "-c", route, "sh", sys.executable, "-m", "scale_study", *sys.argv[1:]]
-    os.execvpe(command[0], command, {**os.environ, INSIDE: "1"})  # noqa: S606
-
-
 async def _run(folder: Path, n: int, spaces: int, patience: float, tell: record.Tell, reads: bool) -> None:
-    with running(folder / "control-plane", controllers=True, flags=FLAGS) as kubeconfig:
-        await install_crd(kubeconfig)
-        paths = ClusterPaths(kubeconfig.parent, kubeconfig.parent / "run", kubeconfig.parent / "logs")
-        operators = await operator_credentials(kubeconfig, LEADS)
-        async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
-            await study(kubeconfig, operators, paths.records, folder, kube, n, spaces, patience, tell, reads=reads)
+    async with place(folder) as at:
+        await study(at.kubeconfig, at.operators, at.records, folder, at.kube, n, spaces, patience, tell, reads=reads)
 
 
 async def _kserve(folder: Path, n: int, spaces: int, patience: float, tell: record.Tell) -> None:

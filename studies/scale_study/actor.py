@@ -1,15 +1,16 @@
-"""Acts the containers of all pods on one node: Jobs end as the builder's would, servers become ready."""
+"""Acts the containers of all pods on one node: Jobs end as the builder's would, servers become ready, and deleted pods
+go."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from attack.rows import Row, watching
 from enginewright.clients.errors import ClientError, NotFoundError
-from enginewright.clients.kube import KubeClient
+from enginewright.clients.kube import KubeClient, Object
 from enginewright.core import labels
 from support.fake_kubelet import FakeKubelet
 
@@ -78,25 +79,27 @@ class Actor:
 
     def _take(self, row: Row) -> None:
         namespace, name, step, job, container, phase, deleted = row
-        if phase != "Pending" or deleted or (namespace, name) in self._begun:
-            return
-        self._begun.add((namespace, name))
-        address = _address(len(self._begun))
-        pod = {"metadata": {"name": name, "labels": {JOB_NAME: job}}, "spec": {"containers": [{"name": container}]}}
-        task = asyncio.create_task(self._act(namespace, name, pod, step or "server", address))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _act(self, namespace: str, name: str, pod: dict[str, object], step: str, address: str) -> None:
         if namespace not in self._kubelets:
             self._kubelets[namespace] = Kubelet(self._kube, namespace, self._folder)
         kubelet = self._kubelets[namespace]
-        kubelet.addresses[name] = self.addresses[name] = address
+        if deleted:
+            self._start(lambda: kubelet._let_go(name))
+        elif phase == "Pending" and (namespace, name) not in self._begun:
+            self._begun.add((namespace, name))
+            kubelet.addresses[name] = self.addresses[name] = _address(len(self._begun))
+            pod = {"metadata": {"name": name, "labels": {JOB_NAME: job}}, "spec": {"containers": [{"name": container}]}}
+            self._start(lambda: _act(kubelet, pod, step or "server"))
+
+    def _start(self, deed: Callable[[], Awaitable[None]]) -> None:
+        task = asyncio.create_task(self._insist(deed))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _insist(self, deed: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 async with self._few:
-                    await kubelet._bind(name)
-                    await kubelet._set_status(name, await kubelet._status(pod, step, "succeed"))
+                    await deed()
             except NotFoundError:
                 return
             except ClientError:
@@ -104,3 +107,9 @@ class Actor:
                 await asyncio.sleep(PAUSE)
             else:
                 return
+
+
+async def _act(kubelet: Kubelet, pod: Object, step: str) -> None:
+    name = pod["metadata"]["name"]
+    await kubelet._bind(name)
+    await kubelet._set_status(name, await kubelet._status(pod, step, "succeed"))

@@ -72,6 +72,10 @@ class Watcher:
             return Watching(True, expected, expected)
         return Watching(True, expected, frozenset(_watched(task.get_name()) for task in tasks) & expected)
 
+    def tasks(self) -> int:
+        """Tasks of kopf's loop that have not ended."""
+        return len(asyncio.all_tasks(self._loop)) if self._loop is not None else 0
+
     def _run(self) -> None:
         error: BaseException | None = None
         try:

@@ -45,6 +45,8 @@ class Metrics:
         self.resyncs = Counter(
             "enginewright_resyncs", "Full resyncs by result: ok or failed.", ["result"], registry=self.registry
         )
+        self.events = Counter("enginewright_watch_events", "Events of watches, first lists included.",
+                              registry=self.registry)
         self.missed = Counter(
             "enginewright_missed_events", "Objects whose creation or deletion only a list noticed.",
             ["what"], registry=self.registry,
