@@ -16,7 +16,7 @@ from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import CONFIG_MAP, Resource
 from enginewright.core.manifests import engine_record, read_record, record_name
 from enginewright.core.manifests.record import OUTCOME_BYTES
-from enginewright.core.needed import needed_records
+from enginewright.core.needed import needed_engines
 from enginewright.observe import parsed
 from enginewright.observe.parsed import ENTRY, Parsed
 from enginewright.observe.records import ANSWER_BYTES, RecordReader
@@ -205,9 +205,9 @@ def test_a_pass_wants_the_records_of_its_own_engines_alone() -> None:
     cluster.settle()
     mine = set(cluster.records)
     seen = cluster.observe()
-    assert needed_records(cluster.view(), seen, cluster.config) == mine
+    assert needed_engines(cluster.view(), seen, cluster.config).records == mine
     cluster.edit(engine={"maxBatchSize": 16})
-    wanted = needed_records(cluster.view(), cluster.observe(), cluster.config)
+    wanted = needed_engines(cluster.view(), cluster.observe(), cluster.config).records
     assert mine < wanted
     assert len(wanted) == 2
 
@@ -217,4 +217,4 @@ def test_of_a_choice_among_slices_every_one_is_wanted() -> None:
                                   "mig": {"profile": "auto"}}}
     cluster = Cluster(spec=auto)
     cluster.settle()
-    assert len(needed_records(cluster.view(), cluster.observe(), cluster.config)) > 2
+    assert len(needed_engines(cluster.view(), cluster.observe(), cluster.config).records) > 2

@@ -213,7 +213,7 @@ class KubeClient:
         raise TransientError(f"the continue token expired {RESTARTS} times", call=f"list {path}", status=EXPIRED)
 
     async def find(
-        self, resource: Resource, namespace: str, name: str, *, most: int, labels: str = ""
+        self, resource: Resource, namespace: str, name: str, *, most: int = ANSWER_BYTES, labels: str = ""
     ) -> Object | None:
         """The object of that name, if ``labels`` select it; None where there is none. For kinds that the operator may
         list and not get. Raises :class:`TooLargeError` for an answer of more than ``most`` bytes, which is not

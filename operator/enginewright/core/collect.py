@@ -69,8 +69,8 @@ class EngineReferences:
     leases: tuple[LeaseView, ...] = ()
 
     def wanted(self, record: RecordMark) -> bool:
-        return record.fingerprint in (self.referenced | self.everywhere if in_bucket(record.store_uri)
-                                      else self.referenced)
+        engine = record.fingerprint
+        return engine in self.referenced or (in_bucket(record.store_uri) and engine in self.everywhere)
 
     def reported(self, record: RecordMark) -> bool:
         """Whether every object that could ask for it has said what it asks for."""

@@ -1,7 +1,9 @@
-"""What a pass may look up beyond the object's own children: engine records, of which a namespace may hold any number,
-and what other objects know of the server image."""
+"""What a pass may look up beyond the object's own children: engine records and leases of builds, of which a namespace
+may hold any number, and what other objects know of the server image."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.context import PassContext, read_spec
@@ -12,18 +14,26 @@ from enginewright.core.observed import ObjectView, Observed
 from enginewright.core.spec import Spec
 
 
-def needed_records(obj: ObjectView, observed: Observed, config: OperatorConfig) -> frozenset[str]:
-    """Fingerprints: of the engines that the spec may lead to, of what serves, of what is kept, and of the one that
-    status asks for. ``observed`` is all that the pass sees but the records."""
+@dataclass(frozen=True)
+class NeededEngines:
+    """Fingerprints of the engines that the spec may lead to, which another object may be ``building``; and of those of
+    which a pass looks at ``records``: these, what serves, what is kept, and the one that status asks for."""
+
+    building: frozenset[str] = frozenset()
+    records: frozenset[str] = frozenset()
+
+
+def needed_engines(obj: ObjectView, observed: Observed, config: OperatorConfig) -> NeededEngines:
+    """``observed`` is all that the pass sees but records and leases."""
     ctx = _context(obj, observed, config)
     if ctx is None:
-        return frozenset()
+        return NeededEngines()
     ctx = informed(ctx, server_step(ctx))
     source = resolve(ctx).resolved
-    found = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
-    found |= {kept.outcome.fingerprint for kept in observed.kept.values()}
-    found |= fingerprints(ctx, source) if source else stated_fingerprints(ctx)
-    return frozenset(found - {""})
+    asked = fingerprints(ctx, source) if source else stated_fingerprints(ctx)
+    known = {str(obj.status.get("fingerprint") or ""), *(one.fingerprint for one in observed.deployments)}
+    known |= {kept.outcome.fingerprint for kept in observed.kept.values()}
+    return NeededEngines(asked, asked | known - {""})
 
 
 def needed_answer(obj: ObjectView, observed: Observed, config: OperatorConfig) -> Unanswered | None:

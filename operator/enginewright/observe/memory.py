@@ -43,9 +43,8 @@ ANSWER: Final = ".status.server"
 LEFT: Final = ".metadata.left"
 LABEL_LENGTH: Final = 63
 # Labels that passes select by; the first few have an index.
-INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET, ANSWER, LEFT)
-SELECTED: Final = frozenset({*INDEXED, labels.COMPONENT, labels.STEP, labels.FINGERPRINT, labels.BUILDS,
-                             labels.REVISION, labels.ENGINE})
+INDEXED: Final = (labels.MODEL, SERVICE_NAME, labels.FLEET, labels.FINGERPRINT, ANSWER, LEFT)
+SELECTED: Final = frozenset({*INDEXED, labels.COMPONENT, labels.STEP, labels.BUILDS, labels.REVISION, labels.ENGINE})
 Place: TypeAlias = tuple[Resource, str]  # a kind, and the namespace
 # Called with an object whose last change no event has told: its metadata, or of one that is gone what is remembered.
 Unseen: TypeAlias = Callable[[Resource, Raw], None]

@@ -25,10 +25,14 @@ log = structlog.get_logger(__name__)
 
 
 class Reads(Protocol):
-    """Both raise :class:`~enginewright.clients.errors.ClientError`."""
+    """All raise :class:`~enginewright.clients.errors.ClientError`."""
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
         """Raises :class:`~enginewright.clients.errors.NotFoundError` where there is no such object."""
+        ...
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        """As :meth:`get`, of a kind that the operator may list and not get; None where there is no such object."""
         ...
 
     async def list_all(self, resource: Resource, namespace: str, *, labels: str = "") -> list[Object]:
@@ -51,6 +55,15 @@ class Fresh:
             self._memory.gone(resource, namespace, name, began)
             raise
         self._memory.confirm(resource, raw, began)
+        return raw
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        began = self._memory.now()
+        raw = await self._kube.find(resource, namespace, name)
+        if raw is None:
+            self._memory.gone(resource, namespace, name, began)
+        else:
+            self._memory.confirm(resource, raw, began)
         return raw
 
     async def list_all(self, resource: Resource, namespace: str, *, labels: str = "") -> list[Object]:
@@ -123,6 +136,13 @@ class Remembered:
             raise NotFoundError(f"{name} is not remembered", call=f"get {resource.path(namespace, name)}", status=404)
         self._trail.note(resource, namespace, found)
         return found[0]
+
+    async def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
+        found = self._memory.one(resource, namespace, name)
+        if found is None:
+            return await self._fresh.find(resource, namespace, name)
+        self._trail.note(resource, namespace, found)
+        return next(iter(found), None)
 
     async def list_all(self, resource: Resource, namespace: str, *, labels: str = "") -> list[Object]:
         # Of ConfigMaps memory has the versions alone.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient, Object
@@ -33,12 +33,11 @@ from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.internal import block
 from enginewright.core.manifests import read_revision
-from enginewright.core.needed import needed_answer, needed_records
+from enginewright.core.needed import needed_answer, needed_engines
 from enginewright.core.observed import (
     Elsewhere,
     JobView,
     KeptRevision,
-    LeaseView,
     ObjectView,
     Observed,
     Orphan,
@@ -65,6 +64,7 @@ from enginewright.observe.fields import (
 )
 from enginewright.observe.fleet import SERVICE_NAME, observe_front, observe_members
 from enginewright.observe.keys import Key
+from enginewright.observe.leases import leases_of, own_leases
 from enginewright.observe.memory import Memory
 from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.parsed import Parsed
@@ -80,7 +80,6 @@ from enginewright.observe.views import (
     deployment_view,
     endpoint_views,
     job_view,
-    lease_view,
     object_view,
     service_view,
     version_of,
@@ -142,10 +141,7 @@ class World:
             self.forget(Key(view.namespace, view.name))
             return await self._fleet(reads, view, spec)
         mine = f"{labels.MODEL}={view.name}"
-        # Before the records: a builder writes the record, then gives the lease up.
-        held = await reads.list_all(LEASE, view.namespace, labels=f"{labels.BUILDS}=true")
-        leases = await self._leases(reads, view, spec, held)
-        all_jobs, pods, all_deployments, labelled, slices, all_budgets, templates, claims, kept = await together(
+        all_jobs, pods, all_deployments, labelled, slices, all_budgets, templates, claims, kept, held = await together(
             reads.list_all(JOB, view.namespace, labels=mine),
             reads.list_all(POD, view.namespace, labels=mine),
             reads.list_all(DEPLOYMENT, view.namespace, labels=mine),
@@ -155,6 +151,7 @@ class World:
             _claim_templates(reads, view, spec, mine),
             _claims(reads, view, spec),
             self._kept(reads, view),
+            own_leases(reads, view),
         )
         jobs, deployments, services, budgets = (
             _of(view, found) for found in (all_jobs, all_deployments, labelled, all_budgets))
@@ -178,7 +175,6 @@ class World:
             endpoints=endpoint_views(
                 slices, {pod.name: pod.revision for pod in serving}, {pod.name for pod in activators}
             ),
-            leases=leases,
             claims={name: claim_view(raw) for name, raw in claims.items()},
             kept=kept,
             signals=signals,
@@ -200,9 +196,10 @@ class World:
             unfollowed = self._reads(Trail()) if trail is not None else reads
             seen = replace(seen, elsewhere=await self._elsewhere(unfollowed, view, question))
         if spec is not None:
-            needed = needed_records(view, seen, self._config)
-            records = await self._records.records(view.namespace, spec.store.uri, needed, trail)
-            seen = replace(seen, records=records)
+            needed = needed_engines(view, seen, self._config)
+            leases = await leases_of(reads, view, spec.store.uri, held, needed.building, seen.now)
+            records = await self._records.records(view.namespace, spec.store.uri, needed.records, trail)
+            seen = replace(seen, leases=leases, records=records)
         if self._quality is not None and spec is not None and spec.quality is not None:
             seen = replace(seen, quality=await self._quality.reports(view, serving))
         if self._nodes is None or not wanted(spec, view, seen):
@@ -270,22 +267,6 @@ class World:
         mine = (self._revisions.of(raw) for raw in found if controlled_by(raw, view.uid))
         return {kept.revision: kept for kept in mine if kept is not None}
 
-    async def _leases(self, reads: Reads, view: ObjectView, spec: Spec | None,
-                      found: Iterable[Raw]) -> Mapping[str, LeaseView]:
-        """Those in ``found`` of builds into the object's own store. Of one that ran out it counts whether its Job lives
-        all the same: a build does not stop because the operator did."""
-        if spec is None:
-            return {}
-        leases = {}
-        for raw in found:
-            if annotations_of(raw).get(labels.STORE_URI) != spec.store.uri:
-                continue
-            fingerprint, lease = annotations_of(raw).get(labels.FINGERPRINT_FULL, ""), lease_view(raw)
-            if self._wall() - lease.renewed > timedelta(seconds=lease.seconds):
-                lease = lease_view(raw, await _builds(reads, view.namespace, fingerprint, spec.store.uri))
-            leases[fingerprint] = lease
-        return leases
-
 
 def _left_of(view: ObjectView, resource: Resource, found: Iterable[Raw]) -> Iterator[Orphan]:
     """What bears the marks and the name of a child and has no owner. What users have copied has a name of theirs."""
@@ -322,13 +303,6 @@ async def _gateway(
     if gateway is None and not any(labels.REVISION in labels_of(raw) for raw in services):
         return GatewayView(), {}, {}
     return await observe_routes(reads, view, gateway)
-
-
-async def _builds(reads: Reads, namespace: str, fingerprint: str, store_uri: str) -> bool:
-    wanted = {labels.STEP: labels.COMPONENT_BUILD, labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
-    jobs = await reads.list_all(JOB, namespace, labels=labels.as_selector(wanted))
-    here = [raw for raw in jobs if annotations_of(raw).get(labels.STORE_URI) == store_uri]
-    return any(job_view(raw, (), None, None).live for raw in here)
 
 
 async def _claims(reads: Reads, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:

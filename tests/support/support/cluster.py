@@ -29,7 +29,7 @@ from enginewright.core.manifests import (
     read_revision,
 )
 from enginewright.core.manifests.service import mirror_name
-from enginewright.core.needed import needed_answer, needed_records
+from enginewright.core.needed import needed_answer, needed_engines
 from enginewright.core.observed import (
     ClaimView,
     DeploymentView,
@@ -295,8 +295,10 @@ class Cluster:
         view = self.view()
         seen = self._observe(view)
         seen = replace(seen, elsewhere=self._elsewhere(view, seen))
-        needed = needed_records(view, seen, self.config)
-        return replace(seen, records={key: record for key, record in self.records.items() if key in needed})
+        needed, mine = needed_engines(view, seen, self.config), f"{view.namespace}/{view.name}/{view.uid}"
+        leases = {key: one for key, one in self.leases.items() if key in needed.building or one.holder == mine}
+        return replace(seen, leases=leases,
+                       records={key: record for key, record in self.records.items() if key in needed.records})
 
     def _elsewhere(self, view: ObjectView, seen: Observed) -> Elsewhere | None:
         """As the shell reads it and the operator remembers it."""
@@ -320,7 +322,6 @@ class Cluster:
             activators=tuple(self.activators.values()),
             service=self.service,
             endpoints=self.endpoints,
-            leases=dict(self.leases),
             kept=dict(self.kept) if needs_kept(view) else {},
             signals=self.signals,
             applied=dict(self.applied),

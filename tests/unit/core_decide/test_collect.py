@@ -37,6 +37,19 @@ def seen(*records: RecordMark, **fields: Any) -> EngineReferences:
     return EngineReferences(**{"namespace": "prod", "now": START, "records": records, **fields})
 
 
+class Fingerprints(frozenset[str]):
+    """Of thousands of objects: to copy them for each record would take seconds."""
+
+    def __or__(self, other: object) -> Any:
+        raise AssertionError("all of them are copied")
+
+
+@pytest.mark.parametrize(("store", "wanted"), [(STORE, [True, False]), ("s3://engines", [True, True])])
+def test_a_record_is_looked_up_among_what_is_referred_to(store: str, wanted: list[bool]) -> None:
+    here = seen(referenced=Fingerprints({A}), everywhere=Fingerprints({B}))
+    assert [here.wanted(record(one, store=store)) for one in (A, B)] == wanted
+
+
 def told(actions: tuple[Action, ...]) -> list[str]:
     found = []
     for action in actions:

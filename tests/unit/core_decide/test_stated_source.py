@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.needed import needed_records
+from enginewright.core.needed import needed_engines
 from support.cluster import SPEC, Cluster, resolved
 
 SOURCE = resolved().source
@@ -71,7 +71,7 @@ def test_data_with_a_digest_is_known(block: tuple[str, str]) -> None:
     assert SOURCE
     data = {"uri": "pvc://models/e.jsonl", "digest": "sha256:" + "b" * 64}
     cluster = Cluster(spec={**spec(format="huggingface"), block[0]: {block[1]: data}})
-    (wanted,) = needed_records(cluster.view(), cluster.observe(), cluster.config)
+    (wanted,) = needed_engines(cluster.view(), cluster.observe(), cluster.config).records
     (record,) = on_record(spec()).records.values()
     digests: dict[str, Any] = {f"{block[1]}_digest": data["digest"]}
     source = replace(SOURCE, **digests)
