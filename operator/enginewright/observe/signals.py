@@ -34,6 +34,7 @@ from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
 from enginewright.observe.arrivals import Growth
+from enginewright.observe.bell import Bell
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
 from enginewright.observe.prober import Prober
@@ -90,7 +91,7 @@ class _Watched:
         self.verdict = ("", "")
         self.trouble: type[ClientError] | None = None
         self.tasks: list[asyncio.Task[None]] = []
-        self.hurry = asyncio.Event()
+        self.hurry = Bell()
         # Whether there is an analysis to send probes for.
         self.asked = asyncio.Event()
 
@@ -147,7 +148,7 @@ class Signals:
         self._replicas += _read(target) - before
         if watched.target.replicas and not target.replicas:
             # The next round waits at the activator for the first request: it is not to wait for its turn before.
-            watched.hurry.set()
+            watched.hurry.ring()
         watched.target = target
         (watched.asked.set if target.question is not None else watched.asked.clear)()
         watched.window.ask(self._clock(), target.current)
@@ -203,9 +204,9 @@ class Signals:
                 await self._prober.round(target.question, target.replicas, target.revisions, watched.window)
             return self._period
 
-        await self._again_and_again(key, once, asyncio.Event())
+        await self._again_and_again(key, once, Bell())
 
-    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[float]], hurry: asyncio.Event) -> None:
+    async def _again_and_again(self, key: Key, once: Callable[[], Awaitable[float]], hurry: Bell) -> None:
         """``once`` returns seconds from the beginning of its round to that of the next; ``hurry`` begins the next round
         before its time."""
         due = self._clock()
@@ -219,13 +220,8 @@ class Signals:
             # From due time to due time, so that rounds do not drift; rounds that were missed are not made up for.
             now = self._clock()
             due = max(due + pause, now)
-            try:
-                async with asyncio.timeout(due - now):
-                    await hurry.wait()
-            except TimeoutError:
-                continue
-            hurry.clear()
-            due = self._clock()
+            if await hurry.within(due - now):
+                due = self._clock()
 
     async def round(self, key: Key, target: Target, window: Window) -> None:
         """One sample. ``time`` is when the round began: a slow answer is an old one."""
