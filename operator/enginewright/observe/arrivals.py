@@ -110,10 +110,11 @@ class Arrivals:
         both = {name: (old, new) for name, (old, new) in known.items() if old.time == last}
         served = {name: new.answered - old.answered for name, (old, new) in both.items()}
         spent = {name: grown for name, (old, new) in both.items() if (grown := new.spent.since(old.spent)) is not None}
-        tokens = {name: new.tokens_since(old) for name, (old, new) in both.items()}
+        grown_by = {name: new.tokens_since(old) for name, (old, new) in known.items()}
+        tokens = {name: grown_by[name] for name in both}
         rejected = sum(max(0.0, new.rejected - old.rejected) for old, new in known.values())
-        inferences = sum(max(0.0, new.inferences - old.inferences) + new.tokens_since(old).written
-                         for old, new in known.values()) if known else None
+        inferences = sum(max(0.0, new.inferences - old.inferences) + grown_by[name].written
+                         for name, (old, new) in known.items()) if known else None
         hits, misses = (sum(max(0.0, getattr(new, name) - getattr(old, name)) for old, new in known.values())
                         for name in ("hits", "misses"))
         if not wanted or len(known) < len(wanted) or seconds <= 0:

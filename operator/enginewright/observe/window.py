@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work, nothing
@@ -82,18 +82,18 @@ class Window:
     def _age(self, sample: Sample) -> None:
         """Of an old sample only arrivals count, and what was seen of replicas. Its queue is dropped, as if none had
         answered."""
-        kept = replace(sample, pending=nothing(), served=nothing(), spent=nothing(), starting=(), running=nothing(),
-                       caches=nothing())
         before = self._old[-2].time if len(self._old) > 1 else self._started
+        more: dict[str, Any] = {}
         if self._old and sample.time - before <= OLD_SECONDS:
             last = self._old.pop()
             known = last.arrived is not None and sample.arrived is not None
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
                     for pod in (*last.full, *sample.full)}
-            kept = replace(kept, arrived=(last.arrived or 0.0) + (sample.arrived or 0.0) if known else None,
-                           full=full or nothing(), calm=last.calm + sample.calm,
-                           queued=added(last.queued, sample.queued), hits=last.hits + sample.hits)
-        self._old.append(kept)
+            more = {"arrived": (last.arrived or 0.0) + (sample.arrived or 0.0) if known else None,
+                    "full": full or nothing(), "calm": last.calm + sample.calm,
+                    "queued": added(last.queued, sample.queued), "hits": last.hits + sample.hits}
+        self._old.append(replace(sample, pending=nothing(), served=nothing(), spent=nothing(), starting=(),
+                                 running=nothing(), caches=nothing(), **more))
 
     def serve(self, revisions: Iterable[str]) -> None:
         """The revisions of the replicas that are asked. What replicas were seen to do is forgotten with their revision;

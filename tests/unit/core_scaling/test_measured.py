@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from enginewright.core.observed import Sample, SignalWindow, Work
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
+from enginewright.core.scaling import decide as scaling
 from enginewright.core.scaling.arrivals import Interval, dispersion, dispersion_over, intervals, level
 from enginewright.core.scaling.backlog import Queue, left_over, replicas_to_drain
 from enginewright.core.scaling.capacity import largest_rate, late_share, replicas_for
@@ -233,7 +234,7 @@ def test_dispersion_is_one_for_poisson_and_more_for_clumps() -> None:
     clumped = [one._replace(arrived=4 * one.arrived) for one in poisson]
     assert dispersion(poisson) == pytest.approx(1, abs=0.25)
     assert dispersion(clumped) == pytest.approx(4, rel=0.25)
-    assert dispersion_over(clumped, 0.1) == pytest.approx(1.3, abs=0.15)
+    assert dispersion_over(clumped, 0.1, dispersion(clumped)) == pytest.approx(1.3, abs=0.15)
 
 
 def test_a_gap_and_longer_intervals_are_no_clumps() -> None:
@@ -252,6 +253,41 @@ def test_a_gap_and_longer_intervals_are_no_clumps() -> None:
 
 def test_a_gap_is_no_interval() -> None:
     assert [one.arrived for one in counted([1.0, None, 3.0])] == [1.0, 3.0]
+
+
+def test_of_arrivals_no_more_is_looked_at_than_was_asked_for() -> None:
+    samples = [Sample(time=float(at), ready=1, arrived=None if 30 <= at < 90 else 1.0) for at in range(100)]
+    assert [one.time for one in intervals(samples, 4.0)] == [95.0, 96.0, 97.0, 98.0, 99.0]
+    assert intervals(samples, 4.0, least=12)[0].time == 28.0, "there are ten since the gap"
+    assert intervals(samples, 400.0) == intervals(samples)
+    assert len(intervals(samples)) == 39
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_not_looked_at_would_change_no_decision(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads that change, with gaps and long silences, and cold starts of all lengths."""
+    draw = random.Random(seed)
+    series: list[float | None] = []
+    while len(series) < 600:
+        rate, seconds = draw.choice([0, 2, 20, 90]), draw.choice([1, 3, 20, 60, 150])
+        known = draw.random() < 0.8
+        series += [float(sum(draw.random() < rate / 200 for _ in range(200))) if known else None
+                   for _ in range(seconds)]
+    capacity = replace(ONE_BY_ONE, cold_start_seconds=[0.0, 1.0, 3.0, 8.0, 15.0, 30.0][seed])
+    made = recorded(series, capacity)
+    monkeypatch.setattr(scaling, "looked_back", lambda _: math.inf)
+    assert recorded(series, capacity) == made
+
+
+def recorded(series: Iterable[float | None], capacity: Capacity) -> list[ScaleDecision]:
+    """As :func:`play`, over what a window keeps of an hour."""
+    window, replicas, made = Window(-10_000.0), 1, list[ScaleDecision]()
+    for second, came in enumerate(series):
+        window.add(Sample(time=float(second), ready=replicas, arrived=came, pending={"r0": 0.0}))
+        made.append(decide_replicas(window.view(), replicas, LIMITS, float(second), capacity))
+        window.recommend(float(second), made[-1].recommendation)
+        replicas = made[-1].replicas
+    return made
 
 
 def test_level_follows_a_sure_rise_at_once_and_chance_not_at_all() -> None:

@@ -26,25 +26,31 @@ class Interval(NamedTuple):
     arrived: float
 
 
-def intervals(samples: Sequence[Sample]) -> tuple[Interval, ...]:
-    """What is known of arrivals, oldest first; a sample that cannot tell leaves a gap, which is not a zero."""
-    found = []
-    for before, sample in itertools.pairwise(samples):
-        seconds = sample.time - before.time
-        if sample.arrived is not None and seconds > 0:
-            found.append(Interval(time=sample.time, seconds=seconds, arrived=sample.arrived))
-    return tuple(found)
+def intervals(samples: Sequence[Sample], seconds: float = math.inf, least: int = 0) -> tuple[Interval, ...]:
+    """What is known of arrivals, oldest first; a sample that cannot tell leaves a gap, which is not a zero. Of the last
+    ``seconds``, counted from the newest, and before that until there are ``least``."""
+    found: list[Interval] = []
+    for sample, before in itertools.pairwise(reversed(samples)):
+        if found and sample.time < found[0].time - seconds and len(found) >= least:
+            break
+        spanned = sample.time - before.time
+        if sample.arrived is not None and spanned > 0:
+            found.append(Interval(sample.time, spanned, sample.arrived))
+    return tuple(reversed(found))
 
 
-def merged(seen: Sequence[Interval], seconds: float) -> list[Interval]:
-    """Neighbours added up until they cover ``seconds``, counted back from the newest; oldest first, without gaps."""
+def merged(seen: Sequence[Interval], seconds: float, most: int | None = None) -> list[Interval]:
+    """Neighbours added up until they cover ``seconds``, counted back from the newest; oldest first, without gaps. Not
+    more than ``most``, the newest."""
     found: list[Interval] = []
     arrived = covered = time = 0.0
     for one in reversed(seen):
+        if len(found) == most:
+            break
         time = time if covered else one.time
         arrived, covered = arrived + one.arrived, covered + one.seconds
         if covered >= seconds * (1 - ROUNDING):
-            found.append(Interval(time=time, seconds=covered, arrived=arrived))
+            found.append(Interval(time, covered, arrived))
             arrived = covered = 0.0
     return found[::-1]
 
@@ -78,12 +84,12 @@ def dispersion(seen: Sequence[Interval]) -> float:
     return max(1.0, math.fsum(squares) / len(pairs) / mean)
 
 
-def dispersion_over(seen: Sequence[Interval], patience: float) -> float:
-    """Index of dispersion over ``patience`` seconds: of a rate that changes from sample to sample only, the excess over
-    Poisson grows with the time that is looked at."""
+def dispersion_over(seen: Sequence[Interval], patience: float, spread: float) -> float:
+    """Index of dispersion over ``patience`` seconds, where ``spread`` is that between samples: of a rate that changes
+    from sample to sample only, the excess over Poisson grows with the time that is looked at."""
     if not seen:
         return 1.0
-    return 1.0 + (dispersion(seen) - 1.0) * min(1.0, patience / seen[-1].seconds)
+    return 1.0 + (spread - 1.0) * min(1.0, patience / seen[-1].seconds)
 
 
 def level(seen: Sequence[Interval], spread: float) -> float:

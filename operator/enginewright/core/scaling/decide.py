@@ -12,7 +12,7 @@ from enginewright.core.scaling.cache import guarded
 from enginewright.core.scaling.capacity import Capacity
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.measured import Rule
-from enginewright.core.scaling.needs import Parts
+from enginewright.core.scaling.needs import Parts, looked_back
 from enginewright.core.scaling.queue import by_queue
 from enginewright.core.scaling.steps import limited
 from enginewright.core.scaling.zero import asleep, to_sleep
@@ -61,7 +61,7 @@ def _by_load(
     queue = by_queue(window, current, limits, now)
     if window is None or capacity is None or queue.hold or queue.queue_depth is None:
         return queue
-    seen = intervals(window.samples)
+    seen = intervals(window.samples, looked_back(capacity), LEAST_INTERVALS)
     if len(seen) < LEAST_INTERVALS:
         return queue
     if now - seen[-1].time > limits.stale_after:

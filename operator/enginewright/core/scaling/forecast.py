@@ -22,6 +22,8 @@ CELLS = 4
 JUDGED = 4
 # Of so many horizons, the newest, forecasts are judged.
 HORIZONS = 12
+# That many horizons are looked at, at most: between two cells may be half of one, and each may be half as long again.
+REACH = 2 * HORIZONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,7 @@ def _ahead(cells: Sequence[float]) -> float:
 def _cells(seen: Sequence[Interval], seconds: float) -> list[float]:
     """Rates over neighbouring cells of about ``seconds`` that end now, oldest first, as far back as there is no gap and
     what is remembered is fine enough."""
-    cells = merged(seen, seconds)[-HORIZONS * CELLS :]
+    cells = merged(seen, seconds, HORIZONS * CELLS)
     found: list[float] = []
     edge = cells[-1].time if cells else 0.0
     for cell in reversed(cells):

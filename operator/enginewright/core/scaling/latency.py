@@ -56,7 +56,7 @@ def share_by_latency(samples: Sequence[Sample], capacity: Capacity, patience: fl
     """Of the measured throughput, from :data:`PART` to 1, what one replica does by the time that requests took; 1 where
     nothing is sure. ``dispersion`` is the index of dispersion of what reaches one replica."""
     least = LOADED * largest_rate(capacity, patience, dispersion)
-    cells = list(islice((cell for cell in _cells(samples) if cell.answered > least * cell.seconds), LOOKED))
+    cells = list(islice(_cells(samples, least), LOOKED))
     if len(cells) < LEAST:
         return 1.0
 
@@ -71,8 +71,10 @@ def share_by_latency(samples: Sequence[Sample], capacity: Capacity, patience: fl
                _explained([cell.computed for cell in cells], computing))
 
 
-def _cells(samples: Sequence[Sample]) -> Iterator[Spent]:
-    """Newest first, each of the fleet's time."""
+def _cells(samples: Sequence[Sample], least: float) -> Iterator[Spent]:
+    """Newest first, each of the fleet's time, those in which more than ``least`` requests a second were answered."""
+    if not any(sample.calm.answered for sample in samples):
+        return
     seconds = answered = waited = computed = executions = 0.0
     end = samples[-1].time
     for sample, before in pairwise(reversed(samples)):
@@ -80,7 +82,8 @@ def _cells(samples: Sequence[Sample]) -> Iterator[Spent]:
         seconds, answered, waited = seconds + calm.seconds, answered + calm.answered, waited + calm.waited
         computed, executions = computed + calm.computed, executions + calm.executions
         if end - before.time >= CELL * (1 - ROUNDING):
-            yield Spent(seconds, answered, waited, computed, executions)
+            if answered > least * seconds:
+                yield Spent(seconds, answered, waited, computed, executions)
             seconds = answered = waited = computed = executions = 0.0
             end = before.time
 

@@ -40,7 +40,8 @@ class _Found:
 
 
 class Rule:
-    """One decision. ``seen`` are the window's intervals, at least one."""
+    """One decision. ``seen`` are the window's newest intervals, at least one, as far back as
+    :func:`~enginewright.core.scaling.needs.looked_back` says."""
 
     def __init__(self, capacity: Capacity, limits: ScaleLimits, parts: Parts) -> None:
         self._capacity = leaning(capacity, limits.prefer)
@@ -85,7 +86,7 @@ class Rule:
         known = window.notes.get(_Found)
         if isinstance(known, _Found) and (known.moment, known.question) == (moment, question):
             return known.floor
-        cells = arrivals.merged([one for one in seen if one.time <= moment], step)
+        cells = arrivals.merged([one for one in arrivals.intervals(window.samples) if one.time <= moment], step)
         fleet = self._fleet(needed, low)
         allowed = self._capacity.allowed
         left = self._left(cells, window.samples, needed) if self._parts.budget else allowed

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enginewright.core.observed import Sample
 from enginewright.core.scaling import arrivals, backlog
 from enginewright.core.scaling.capacity import Capacity, replicas_for, thinned
-from enginewright.core.scaling.forecast import Forecast, forecast
+from enginewright.core.scaling.forecast import REACH, Forecast, forecast
 from enginewright.core.scaling.latency import share_by_latency
 from enginewright.core.scaling.limits import ScaleLimits
 from enginewright.core.scaling.seen import Belief, believe
@@ -27,6 +27,15 @@ AT_MOST = 2
 BEGUN = 2.0
 # Nothing reacts faster than it looks.
 LEAST_COLD_START = 1.0
+
+
+def looked_back(capacity: Capacity) -> float:
+    """Seconds of arrivals that say what is needed now."""
+    return RECENT + REACH * _cold(capacity)
+
+
+def _cold(capacity: Capacity) -> float:
+    return max(LEAST_COLD_START, capacity.cold_start_seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +72,7 @@ class Needed:
 
     @property
     def cold(self) -> float:
-        return max(LEAST_COLD_START, self.capacity.cold_start_seconds)
+        return _cold(self.capacity)
 
 
 class Needs:
@@ -73,16 +82,17 @@ class Needs:
         self._capacity = capacity
         self._limits = limits
         self._parts = parts
-        self._cold = max(LEAST_COLD_START, capacity.cold_start_seconds)
+        self._cold = _cold(capacity)
 
     def of(self, seen: Sequence[arrivals.Interval], wish: int, samples: Sequence[Sample], current: int) -> Needed:
         """``seen`` are the samples' intervals, at least one; ``wish`` is what queue depth alone asks for, ``current``
         what is asked for now."""
         recent = arrivals.since(seen, RECENT)
-        belief = self._belief(recent, samples)
+        spread = arrivals.dispersion(recent)
+        belief = self._belief(recent, spread, samples)
         slowest, patience = belief.slowest, belief.slowest.patience(self._limits.target)
-        dispersion = arrivals.dispersion_over(recent, patience) if self._parts.dispersion else 1.0
-        rate = ahead = self._rate(seen, recent, samples[-1])
+        dispersion = arrivals.dispersion_over(recent, patience, spread) if self._parts.dispersion else 1.0
+        rate = ahead = self._rate(seen, recent, spread, samples[-1])
         found = forecast(seen, self._cold) if self._parts.forecast else None
         if found is not None and found.votes:
             ahead = max(rate, found.rate)
@@ -109,19 +119,20 @@ class Needs:
         return Needed(up=up, down=max(up, down), rate=rate, ahead=ahead, late=late, dispersion=dispersion,
                       forecast=found, capacity=belief.fleet, share=belief.share, slower=belief.own)
 
-    def _rate(self, seen: Sequence[arrivals.Interval], recent: Sequence[arrivals.Interval], newest: Sample) -> float:
-        level = arrivals.level(recent, arrivals.dispersion(recent))
+    def _rate(self, seen: Sequence[arrivals.Interval], recent: Sequence[arrivals.Interval], spread: float,
+              newest: Sample) -> float:
+        level = arrivals.level(recent, spread)
         if self._parts.start and newest.starting and arrivals.covered(seen) < BEGUN * self._cold:
             return max(level, arrivals.highest(recent))
         return level
 
-    def _belief(self, recent: Sequence[arrivals.Interval], samples: Sequence[Sample]) -> Belief:
+    def _belief(self, recent: Sequence[arrivals.Interval], spread: float, samples: Sequence[Sample]) -> Belief:
         if not self._parts.memory:
             return believe(samples[-1:], self._capacity)
         if not self._parts.latency:
             return believe(samples, self._capacity)
         patience = self._capacity.patience(self._limits.target)
-        dispersion = thinned(arrivals.dispersion_over(recent, patience), max(1, samples[-1].ready))
+        dispersion = thinned(arrivals.dispersion_over(recent, patience, spread), max(1, samples[-1].ready))
         return believe(samples, self._capacity, share_by_latency(samples, self._capacity, patience, dispersion))
 
     def _behind(self, rate: float, patience: float, belief: Belief, samples: Sequence[Sample]) -> list[backlog.Queue]:
