@@ -124,6 +124,10 @@ two-operators-study: venv deps ## Fifty times one of two operators is paused for
 attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real apiserver, into docs/benchmarks/attack.json (4 min; ARGS="--honest 5 --seconds 10")
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
 
+.PHONY: reading-study
+reading-study: venv ## CPU time that one reading of a replica's queue takes, printed (ARGS="--n 300 --seconds 20 --by queue measured")
+	PYTHONPATH=studies:operator:builders:hack:tests/support $(VENV)/bin/python -m scale_study.reading $(ARGS)
+
 .PHONY: scale-study
 scale-study: venv deps ## What many models cost the apiserver, into build/scale/summary.json (N=300,1000 NAMESPACES=1,100 ARGS="--minutes 10"; KSERVE_MANAGER=PATH KSERVE_SOURCE=PATH add KServe's manager)
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1) $(ARGS)

@@ -50,7 +50,7 @@ class Kube(KubeClient):
     held: dict[str, Object]
     asked: list[str] = field(default_factory=list)
 
-    async def find(self, resource: Resource, namespace: str, name: str, *, most: int, labels: str = "") -> Any:
+    async def find(self, resource: Resource, namespace: str, name: str, *, most: int = 0, labels: str = "") -> Any:
         assert (resource, namespace, labels) == (CONFIG_MAP, "prod", "enginewright.io/engine=true")
         self.asked.append(name)
         found = self.held.get(name)
