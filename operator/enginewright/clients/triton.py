@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from enginewright.clients.kept import KeptPages, UnusualError
 from enginewright.clients.page import LARGEST_PAGE, Sample, samples
-from enginewright.clients.pods import PodClient, answered
+from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import GpuMetrics, NoSignalError, ReplicaMetrics
 from enginewright.clients.urls import pod_url
 from enginewright.clients.vllm import parse_vllm_metrics
@@ -24,9 +23,6 @@ from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
 
 _NAMES: Final = TRITON.metrics
-PATH: Final = "metrics"
-# Addresses of servers whose answers are unusual that are remembered.
-MOST_UNUSUAL: Final = 4096
 # What no other server's page has.
 FAILURES: Final = "nv_inference_request_failure"
 # Those of the successes that were none, by ``fault``: the Python backend answered with an error
@@ -56,34 +52,15 @@ class TritonClient(PodClient):
 
     def __init__(self, *, deadline: float = 0.8) -> None:
         super().__init__(deadline=deadline, largest=LARGEST_PAGE)
-        self._kept = KeptPages(LARGEST_PAGE)
-        self._unusual: dict[str, None] = {}
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._kept.close()
-        await super().__aexit__(*exc)
 
     async def scrape(self, address: str, port: int = METRICS_PORT) -> ReplicaMetrics:
         """Raises :class:`TransientError` when the replica does not answer in time, :class:`NoSignalError` when its
         answer holds no queue depth: an unknown queue must not look like an empty one."""
-        return parse_metrics(await self._metrics(address, port))
+        return parse_metrics(await self._page(pod_url(address, port, "metrics")))
 
     async def scrape_vllm(self, address: str, port: int = VLLM.metrics_port) -> ReplicaMetrics:
-        """Of a language model's replica. Raises as :meth:`scrape`."""
-        return parse_vllm_metrics(await self._metrics(address, port))
-
-    async def _metrics(self, address: str, port: int) -> bytes:
-        """A server whose answers are unusual, as vLLM's in pieces are, is asked by aiohttp from then on."""
-        url = pod_url(address, port, PATH)
-        if url not in self._unusual:
-            try:
-                async with answered(self._deadline, call := f"GET {url}"):
-                    return await self._kept.get(address, port, f"/{PATH}", call)
-            except UnusualError:
-                if len(self._unusual) >= MOST_UNUSUAL:
-                    self._unusual.clear()
-                self._unusual[url] = None
-        return await self._page(url)
+        """Of a language model's replica, over the same connections. Raises as :meth:`scrape`."""
+        return parse_vllm_metrics(await self._page(pod_url(address, port, "metrics")))
 
 
 def parse_metrics(page: bytes) -> ReplicaMetrics:

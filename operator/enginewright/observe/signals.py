@@ -46,7 +46,7 @@ PERIOD: Final = 1.0
 # Of the period without many replicas, after which replicas are asked again where one look alone would scale up. So a
 # queue is answered within a second and a half, wherever in a period it begins; a spike that is over sooner is none.
 AGAIN: Final = 0.4
-# Replicas a second. So many take about a quarter of a core where queue depth decides, and more where a measured
+# Replicas a second. So many take about two fifths of a core where queue depth decides, and more where a measured
 # capacity does (docs/benchmarks/scale.md, "What this shows"): the rest is left to passes.
 READINGS: Final = 1000.0
 # Seconds between two passes over an object that only show other figures; and how many of these a second there may be.

@@ -80,13 +80,3 @@ async def test_probes_come_back_as_the_servers_own_counts(server: TritonServer) 
     assert sum(one.requests for one in counted) == 2 * pairs
     assert sum(one.busy for one in counted) > sum(one.queued for one in counted) > 0
     assert sum(one.failed for one in counted) == 0
-
-
-async def test_tritons_pages_are_read_over_a_connection_that_is_kept(server: TritonServer) -> None:
-    """Were they unusual, each would cost what a page that aiohttp reads does."""
-    async with TritonClient(deadline=60) as triton:
-        for _ in range(3):
-            await triton.scrape("127.0.0.1", port(server.metrics_address))
-            (kept,) = triton._kept._kept.values()
-        assert kept.usable
-        assert not triton._unusual

@@ -160,26 +160,6 @@ async def test_scrape(serve: Callable[[Handler], Awaitable[int]]) -> None:
         assert (await client.scrape("127.0.0.1", await serve(answer))).queued == 12.0
 
 
-async def test_a_server_that_answers_in_pieces_is_read_as_well(serve: Callable[[Handler], Awaitable[int]]) -> None:
-    """Which that is shows the first time: aiohttp asks it again then, and alone from then on."""
-    asked = 0
-
-    async def answer(request: web.Request) -> web.StreamResponse:
-        nonlocal asked
-        asked += 1
-        response = web.StreamResponse()
-        response.enable_chunked_encoding()
-        await response.prepare(request)
-        for at in range(0, len(PAGE), 100):
-            await response.write(PAGE[at:at + 100])
-        return response
-
-    async with TritonClient(deadline=60) as client:
-        port = await serve(answer)
-        assert [(await client.scrape("127.0.0.1", port)).queued for _ in range(3)] == [12.0] * 3
-    assert asked == 4
-
-
 async def test_a_replica_that_hangs_is_given_up_on(serve: Callable[[Handler], Awaitable[int]]) -> None:
     release = asyncio.Event()
 
@@ -236,5 +216,5 @@ async def test_an_endless_page_is_refused(serve: Callable[[Handler], Awaitable[i
 
 async def test_nobody_listens(unused_tcp_port: int) -> None:
     async with TritonClient() as client:
-        with pytest.raises(TransientError, match="ConnectionRefusedError"):
+        with pytest.raises(TransientError, match="ClientConnectorError"):
             await client.scrape("127.0.0.1", unused_tcp_port)
