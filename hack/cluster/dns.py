@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from cluster.settings import CLUSTER_DOMAIN, COREDNS_IMAGE, DNS_ADDRESS
@@ -34,10 +33,9 @@ def corefile(upstream: list[str]) -> str:
     )
 
 
-def manifests(upstream: list[str]) -> str:
-    """All objects, as one List in JSON for `kubectl apply`."""
-    items = [*_access(), _config(upstream), _deployment(), _service()]
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+def objects(upstream: list[str]) -> list[dict[str, Any]]:
+    """All that it is made of."""
+    return [*_access(), _config(upstream), _deployment(), _service()]
 
 
 def _meta(namespaced: bool = True) -> dict[str, Any]:

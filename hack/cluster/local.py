@@ -136,7 +136,7 @@ class Local:
         others = tuple(name for name in parts if name not in ("etcd", "containerd", "kube-apiserver"))
         self._start(*others, wait=())
         # Applied while these start: it is there when the controllers begin.
-        self._apply_dns()
+        self._apply_own()
         self._start(wait=others)
         self._await_node()
         self._await_dns()
@@ -196,11 +196,12 @@ class Local:
             return False
         return node.is_ready(found, datetime.fromtimestamp(started).astimezone())
 
-    def _apply_dns(self) -> None:
+    def _apply_own(self) -> None:
+        items = [*node.access(), *dns.objects(node.host_resolvers())]
         with step("DNS applied"):
             kubectl(
                 self.kubeconfig, "apply", "--server-side", "--force-conflicts", "--field-manager=enginewright-cluster",
-                "-f", "-", text=dns.manifests(node.host_resolvers()),
+                "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}),
             )
 
     def _await_dns(self) -> None:

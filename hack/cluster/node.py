@@ -127,6 +127,22 @@ def kube_proxy_config(paths: ClusterPaths) -> str:
     )
 
 
+def access() -> list[dict[str, Any]]:
+    """What the kubelet may read of a pod whatever the Node authorizer says. On one machine the kubelet hears of a pod
+    before the authorizer does; what that refuses then, a claim above all, the kubelet asks for again after ten seconds.
+    Secrets are left to the authorizer."""
+    rbac, name = "rbac.authorization.k8s.io", "enginewright:node"
+    volumes = ["persistentvolumeclaims", "persistentvolumes"]
+    rules = [{"apiGroups": [""], "resources": ["pods", *volumes], "verbs": ["get"]},
+             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]}]
+    subject = {"apiGroup": rbac, "kind": "Group", "name": "system:nodes"}
+    return [
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {"apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+         "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name}, "subjects": [subject]},
+    ]
+
+
 def is_ready(node: dict[str, Any], since: datetime) -> bool:
     """Whether a Node object is Ready by a report that is not older than `since` (the API keeps whole seconds)."""
     for condition in node.get("status", {}).get("conditions", []):

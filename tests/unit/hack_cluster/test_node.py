@@ -61,9 +61,16 @@ def test_dns_forwards_only_where_there_is_somebody_to_ask() -> None:
 
 
 def test_the_dns_service_has_the_address_that_kubelet_gives_to_pods(tmp_path: Path) -> None:
-    service = next(item for item in json.loads(dns.manifests([]))["items"] if item["kind"] == "Service")
+    service = next(item for item in dns.objects([]) if item["kind"] == "Service")
     assert service["spec"]["clusterIP"] == DNS_ADDRESS
     assert json.loads(node.kubelet_config(paths(tmp_path)))["clusterDNS"] == [DNS_ADDRESS]
+
+
+def test_a_kubelet_that_hears_of_a_pod_first_may_read_all_of_it_but_secrets() -> None:
+    role, binding = node.access()
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {verb for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert "secrets" not in {resource for rule in role["rules"] for resource in rule["resources"]}
 
 
 def test_containerd_keeps_to_its_own_directories(tmp_path: Path) -> None:
