@@ -108,8 +108,8 @@ def _endpoint(paths: ClusterPaths) -> controlplane.ApiEndpoint:
 def _stop(paths: ClusterPaths) -> None:
     for name in STOP_ORDER:
         # Throw-away data: nothing is gained by waiting for an orderly end.
-        halt(paths, name, grace_s=3.0)
-    process.stop_all(process.strays(paths.state), grace_s=3.0)
+        halt(paths, name, grace_s=0.0)
+    process.stop_all(process.strays(paths.state), grace_s=0.0)
 
 
 def _free_port() -> int:

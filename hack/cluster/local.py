@@ -159,7 +159,9 @@ class Local:
                 self._remove_pods()
             except ClusterError as error:
                 say(f"    not all in good order ({error}); what is left is removed by force")
-        halt_together(self.paths, ("kube-apiserver", "etcd", "containerd"))
+        # Their data goes with them, and an API server that ends in order waits for its etcd.
+        halt_together(self.paths, ("kube-apiserver", "etcd"), grace_s=0.0)
+        halt_together(self.paths, ("containerd",))
         sweep.processes(self.paths)
         sweep.unmount(self.paths.run, self.paths.state, cache_dir())
         sweep.cgroups()

@@ -94,10 +94,10 @@ def kill_group(group: int, sig: signal.Signals = signal.SIGKILL) -> None:
 
 async def end(child: asyncio.subprocess.Process, patience: float) -> None:
     """Ends a server that leads a session of its own, so that the group is exactly its process tree: politely, and by
-    SIGKILL after ``patience`` seconds. Returns when none of it runs any more: a process that outlives its server by a
-    moment would hold its memory while the next one is measured."""
+    SIGKILL after ``patience`` seconds, without which it is killed at once. Returns when none of it runs any more: a
+    process that outlives its server by a moment would hold its memory while the next one is measured."""
     group = child.pid
-    if child.returncode is None:
+    if child.returncode is None and patience > 0:
         child.send_signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(patience):

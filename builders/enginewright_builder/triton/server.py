@@ -17,9 +17,6 @@ from enginewright_builder.triton.client import Address, Server, Usage
 from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, pinned
 from enginewright_builder.triton.ports import HOST, free_ports
 
-# Nothing is in flight when we stop it: Triton's own drain, in steps of seconds, need not be sat out.
-STOP_SECONDS = 1.5
-
 
 class TritonServer(Server):
     """A server of our own with explicit model control, ended when the context is left.
@@ -104,7 +101,8 @@ class TritonServer(Server):
         """Ends the server and its stubs, whatever state they are in. Safe to call twice."""
         await super().stop()
         if self._child is not None:
-            await process.end(self._child, STOP_SECONDS)
+            # Nothing is in flight, and what its stubs leave is cleared below: Triton's own end takes five seconds.
+            await process.end(self._child, patience=0.0)
             process.remove_shared_memory(self._prefix)
         self._scratch.cleanup()
 
