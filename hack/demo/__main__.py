@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -69,6 +69,8 @@ def carried_out(steps: Callable[[], None]) -> int:
 def demonstrate(budget_seconds: int | None = None) -> None:
     """``budget_seconds``: of the build."""
     summary, texts = Summary(), [text for pair in inference.SHOWCASE for text in pair]
+    if budget_seconds is None and is_busy():  # asked before the demo itself is what the machine is busy with
+        budget_seconds = BUSY_BUDGET_SECONDS
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as beside_it:
@@ -91,23 +93,23 @@ def demonstrate(budget_seconds: int | None = None) -> None:
                         + "; ".join(f"{load}: {message}" for load, message in summary.errors.items()))
 
 
-def start(summary: Timed, namespace: str, prepare: Callable[[Kube, str], None],
+def start(summary: Timed, namespace: str, prepare: Callable[[Kube, Callable[[], str]], None],
           names: Sequence[str] = ALL_IMAGES) -> tuple[Kube, dict[str, str]]:
-    """The cluster with the operator in it, and in ``namespace`` what ``prepare`` makes with the operator's image, and
-    nothing of an earlier demo. Building images waits for packages most of the time, so that it goes on beside the
-    compiler of the cluster's programs. An earlier demo goes while the node gets the images, and volumes are filled
-    while the operator starts."""
+    """The cluster with the operator in it, and in ``namespace`` what ``prepare`` makes, and nothing of an earlier demo.
+    Building images waits for packages most of the time, so that it goes on beside the compiler of the cluster's
+    programs. An earlier demo goes and claims are made while the node gets the images, and volumes are filled while the
+    operator starts: ``prepare`` is given what waits for the operator's image."""
     registry_to_push_to()  # before anything is started
-    with beside(IMAGES, "build", *names), ThreadPoolExecutor(1) as beside_it:
+    with beside(IMAGES, "build", *names), ThreadPoolExecutor() as beside_it:
         with summary.timed("cluster"):
             start_cluster()
             kube = Kube.of_cluster()
-        removed = beside_it.submit(remove_model, kube, namespace)
-        with summary.timed("images"):
-            images = load_images(names)
-        removed.result()
-        prepared = beside_it.submit(prepare, kube, images["operator"])
-        install(kube, images)
+        loaded = beside_it.submit(summary.timed("images")(load_images), names)
+        remove_model(kube, namespace)
+        prepared = beside_it.submit(prepare, kube, lambda: loaded.result()["operator"])
+        images = loaded.result()
+        with summary.timed("operator"):
+            install(kube, images)
         prepared.result()
     return kube, images
 
@@ -160,24 +162,26 @@ def install(kube: Kube, images: dict[str, str]) -> None:
     kube.upgrade_install("enginewright", SYSTEM_NAMESPACE, ROOT / "charts" / "enginewright", values)
 
 
-def prepare_volumes(kube: Kube, image: str) -> None:
+def prepare_volumes(kube: Kube, image: Callable[[], str]) -> None:
     say("Model: all-MiniLM-L6-v2 (22 M parameters, real weights) and sentences onto a volume")
     make_claims(kube, NAMESPACE, {"models": "1Gi", "enginewright-store": "4Gi"})
     sentences.write(OUTPUT / "sentences")
-    volumes.fill(kube, NAMESPACE, "models", image, {"all-minilm-l6-v2": inference.model_directory(),
-                                                    "sentences": OUTPUT / "sentences"})
+    volumes.fill(kube, NAMESPACE, "models", image(), {"all-minilm-l6-v2": inference.model_directory(),
+                                                      "sentences": OUTPUT / "sentences"})
 
 
 def make_claims(kube: Kube, namespace: str, sizes: Mapping[str, str]) -> None:
     """In a new namespace; ``sizes`` by claim."""
     kube.make_namespace(namespace)
-    for claim, size in sizes.items():
-        run(CLUSTER, "volume", "create", namespace, claim, size)
+    _at_once(["create", namespace, claim, size] for claim, size in sizes.items())
+
+
+def _at_once(volumes: Iterable[Sequence[str]]) -> None:
+    with ThreadPoolExecutor() as beside_it:
+        list(beside_it.map(lambda words: run(CLUSTER, "volume", *words), volumes))
 
 
 def build_and_wait(kube: Kube, summary: Summary, budget_seconds: int | None = None) -> None:
-    if budget_seconds is None and is_busy():
-        budget_seconds = BUSY_BUDGET_SECONDS
     model = built(kube, summary, NAMESPACE, MODEL, build_seconds=600, rollout_seconds=180,
                   budget_seconds=budget_seconds)
     engine = model["status"]["engine"]
@@ -264,8 +268,7 @@ def write_report(kube: Kube, files: dict[str, bytes]) -> None:
 def remove_model(kube: Kube, namespace: str = NAMESPACE) -> None:
     """The namespace of an earlier demo, its volumes and all."""
     kube.remove_namespace(namespace)
-    for claim in ("models", "enginewright-store"):
-        run(CLUSTER, "volume", "delete", namespace, claim)
+    _at_once(["delete", namespace, claim] for claim in ("models", "enginewright-store"))
 
 
 def clean() -> None:

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,11 +77,11 @@ def demonstrate() -> None:
                         f"{'' if summary.sabotaged_refused else 'not '}refused")
 
 
-def prepare(kube: Kube, image: str) -> None:
+def prepare(kube: Kube, image: Callable[[], str]) -> None:
     demo.say("Model: SmolLM2-135M-Instruct, a copy that is broken on purpose, and 20 prompts onto a volume")
     demo.make_claims(kube, NAMESPACE, {"models": "2Gi", "enginewright-store": "4Gi"})
     source = language_model.source()
-    volumes.fill(kube, NAMESPACE, "models", image, {
+    volumes.fill(kube, NAMESPACE, "models", image(), {
         SOURCE: source, f"{SOURCE}-{BROKEN}": language_model.broken(source, OUTPUT / BROKEN),
         "prompts": language_model.prompts(OUTPUT / "prompts")})
 

@@ -115,8 +115,11 @@ class Kube:
         self._end_what_was_interrupted(release, namespace)
         # A CRD that an older demo applied by itself has no owner yet.
         command = ("upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace",
-                   "--take-ownership", "--wait", "--timeout", "180s", "--values", "-")
+                   "--take-ownership", "--values", "-")
         run(self.helm, f"--kubeconfig={self.kubeconfig}", *command, stdin=json.dumps(values).encode(), timeout=240)
+        # Helm's own wait looks every two seconds; this one is told.
+        self("rollout", "status", "deployment", "--namespace", namespace, "--timeout=180s", "--selector",
+             f"app.kubernetes.io/instance={release}")
 
     def _end_what_was_interrupted(self, release: str, namespace: str) -> None:
         """Helm refuses to go on where an earlier call of it was stopped in the middle, as by Ctrl-C: a first

@@ -28,7 +28,7 @@ def test_the_demo_shows_the_whole_way(kube: Kube, tmp_path: Path) -> None:
     assert summary["peak_replicas"] >= 2
     assert summary["final_replicas"] == 1
     assert summary["accuracy"]["value"] >= 1 - summary["accuracy"]["tolerance"]
-    steps = {"cluster", "images", "build", "ready", "first_inference", "scale_up", "scale_down"}
+    steps = {"cluster", "images", "operator", "build", "ready", "first_inference", "scale_up", "scale_down"}
     assert set(summary["seconds"]) == steps
     (model,) = kube.json("get", "om", "-n", "enginewright-demo")["items"]
     server = model["status"]["server"]

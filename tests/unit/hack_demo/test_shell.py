@@ -58,13 +58,13 @@ def test_kubectl_asks_again_while_etcd_waits_for_its_disk(verb: str, late: int, 
     ("pending-rollback", ["rollback"])])
 def test_helm_goes_on_after_an_interrupted_call(status: str | None, first: list[str], tmp_path: Path) -> None:
     """As `helm list --pending` says: the words are Helm's."""
-    helm, calls = tmp_path / "helm", tmp_path / "calls"
+    program, calls = tmp_path / "program", tmp_path / "calls"
     pending = [] if status is None else [{"name": "enginewright", "status": status}]
-    helm.write_text(f"#!/bin/sh\necho $2 >> {calls}\n[ $2 != list ] || echo '{json.dumps(pending)}'\n")
-    helm.chmod(0o755)
-    kube = shell.Kube(kubectl="kubectl", kubeconfig="k", helm=str(helm))
+    program.write_text(f"#!/bin/sh\necho $2 >> {calls}\n[ $2 != list ] || echo '{json.dumps(pending)}'\n")
+    program.chmod(0o755)
+    kube = shell.Kube(kubectl=str(program), kubeconfig="k", helm=str(program))
     kube.upgrade_install("enginewright", "system", tmp_path, {})
-    assert calls.read_text().split() == ["list", *first, "upgrade"]
+    assert calls.read_text().split() == ["list", *first, "upgrade", "rollout"]
 
 
 def test_a_namespace_enforces_the_strictest_standard(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,20 @@ def test_a_condition_that_is_missing() -> None:
     assert watch.condition(MODEL, "Available") == {}
     with pytest.raises(shell.StepError, match="has no condition Available"):
         cluster.condition(MODEL, "Available")
+
+
+@pytest.mark.parametrize(("logs", "step"), [
+    ([("build", 0.1, "fetch"), ("build", 0.2, "export")], "export"),
+    ([("build", 0.5, "ladder"), ("prove", 0.6, "sweep")], "sweep"),
+    ([("prove", 0.6, "sweep"), ("build", 0.5, "ladder")], "sweep"), ([], None)])
+def test_how_far_a_build_is_by_the_container_that_works(logs: list[tuple[str, float, str]], step: str | None,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """kubectl tells of containers in no order, and of one that has not started in words of its own."""
+    lines = [json.dumps({"event": "progress", "step": name, "fraction": fraction, "detail": container})
+             for container, fraction, name in logs]
+    monkeypatch.setattr(shell.Kube, "__call__", lambda *_: "\n".join(["error: container prove waits", "7", *lines]))
+    found = watch._newest_progress(shell.Kube(kubectl="", kubeconfig="", helm=""), "demo", "minilm")
+    assert (found and found["step"]) == step
 
 
 @pytest.mark.parametrize(
