@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -192,6 +193,19 @@ def build_and_wait(kube: Kube, summary: Summary, budget_seconds: int | None = No
     summary.accuracy = {"metric": accuracy["metric"], "value": engine["accuracy"], "tolerance": accuracy["maxLoss"]}
 
 
+@contextlib.contextmanager
+def disturbed() -> Iterator[None]:
+    """Says of a build that failed on a busy machine that this may be why: it measured other work, too."""
+    try:
+        yield
+    except StepError as failure:
+        if not is_busy():
+            raise
+        raise StepError(f"{failure}\n  This machine is busy (load {os.getloadavg()[0]:.0f} on "
+                        f"{len(os.sched_getaffinity(0))} cores), and a build measures: repeat it when other work has "
+                        "ended.") from failure
+
+
 def is_busy() -> bool:
     """Whether more wants to run than this machine has cores for: a build's time would be over before its first
     candidate."""
@@ -208,7 +222,7 @@ def built(kube: Kube, summary: Timed, namespace: str, name: str, *, build_second
     if budget_seconds:
         wanted["spec"]["engine"]["buildBudgetSeconds"] = budget_seconds
     with summary.timed("ready"):
-        with summary.timed("build"):
+        with summary.timed("build"), disturbed():
             kube("apply", "-f", "-", stdin=json.dumps(wanted))
             watch.wait_for(kube, namespace, name, "EngineBuilt", timeout=build_seconds)
         model = watch.wait_for(kube, namespace, name, "Ready", timeout=rollout_seconds)

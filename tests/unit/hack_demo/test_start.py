@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import demo.__main__ as demo
-from demo.shell import ROOT, Kube
+from demo.shell import ROOT, Kube, StepError
 from demo.summary import Summary
 
 KUBE = Kube("kubectl", "config", "helm")
@@ -66,3 +66,12 @@ def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float
     wanted = yaml.safe_load((ROOT / "hack/demo/minilm.yaml").read_text())
     wanted["spec"]["engine"]["buildBudgetSeconds"] = given
     assert json.loads(str(applied.value)) == wanted
+
+
+@pytest.mark.parametrize(("load", "words"), [(0.5, "^it lost$"), (20.0, r"^it lost\n  This machine is busy \(load 20")])
+def test_a_build_that_fails_beside_other_work_says_so(load: float, words: str,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    with pytest.raises(StepError, match=words), demo.disturbed():
+        raise StepError("it lost")
