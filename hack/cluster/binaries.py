@@ -95,12 +95,22 @@ def linker_flags(program: Program, go_mod: str) -> str:
         version = module_version(go_mod, program.version_of)
         if program is HELM:
             flags.append(f"-X helm.sh/helm/v3/internal/version.version={version}")
+            # What `helm template` takes a cluster for; by itself 1.20, which charts refuse.
+            major, minor = _numbers(module_version(go_mod, KUBERNETES.version_of))
+            flags += [f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
+                      for package in ("chartutil", "lint/rules") for part, number in (("Major", major), ("Minor", minor))]
         else:
-            major, minor, _ = version.removeprefix("v").split(".", 2)
+            major, minor = _numbers(version)
             for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
                 values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
                 flags += [f"-X {package}.{name}={value}" for name, value in values.items()]
     return " ".join(flags)
+
+
+def _numbers(version: str) -> tuple[str, str]:
+    """Major and minor of `v1.2.3`."""
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    return major, minor
 
 
 def content_key(directory: Path, *settings: str) -> str:

@@ -68,7 +68,9 @@ def test_the_version_that_programs_report_is_that_of_their_module() -> None:
     flags = binaries.linker_flags(binaries.KUBERNETES, GO_MOD)
     assert "-X k8s.io/component-base/version.gitVersion=v1.34.4" in flags
     assert "-X k8s.io/client-go/pkg/version.gitMinor=34" in flags
-    assert "version.version=v3.19.5" in binaries.linker_flags(binaries.HELM, GO_MOD)
+    helm = binaries.linker_flags(binaries.HELM, GO_MOD)
+    assert "version.version=v3.19.5" in helm
+    assert "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=34" in helm, "what helm template takes a cluster for"
     assert binaries.linker_flags(binaries.PAUSE, GO_MOD) == "-s -w"
 
 
