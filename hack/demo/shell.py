@@ -117,7 +117,7 @@ class Kube:
         command = ("upgrade", "--install", release, chart, "--namespace", namespace, "--create-namespace",
                    "--take-ownership", "--values", "-")
         run(self.helm, f"--kubeconfig={self.kubeconfig}", *command, stdin=json.dumps(values).encode(), timeout=240)
-        # Helm's own wait looks every two seconds; this one is told.
+        # Helm's own wait looks every two seconds; this one watches.
         self("rollout", "status", "deployment", "--namespace", namespace, "--timeout=180s", "--selector",
              f"app.kubernetes.io/instance={release}")
 
