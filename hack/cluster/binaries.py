@@ -97,8 +97,9 @@ def linker_flags(program: Program, go_mod: str) -> str:
             flags.append(f"-X helm.sh/helm/v3/internal/version.version={version}")
             # What `helm template` takes a cluster for; by itself 1.20, which charts refuse.
             major, minor = _numbers(module_version(go_mod, KUBERNETES.version_of))
-            flags += [f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
-                      for package in ("chartutil", "lint/rules") for part, number in (("Major", major), ("Minor", minor))]
+            for package in ("chartutil", "lint/rules"):
+                flags += [f"-X helm.sh/helm/v3/pkg/{package}.k8sVersion{part}={number}"
+                          for part, number in (("Major", major), ("Minor", minor))]
         else:
             major, minor = _numbers(version)
             for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
