@@ -59,9 +59,10 @@ def pareto(report: BuildReport) -> Spec:
         "description": "Throughput against latency of every measured setting; the chosen one has a ring.",
         "width": "container", "height": HEIGHT, "data": {"values": rows},
         "encoding": {
-            "x": {"field": "latency", "type": "quantitative", "scale": {"domainMin": 0},
+            # Up to a round number: the chosen point often is the highest, and its ring has room then.
+            "x": {"field": "latency", "type": "quantitative", "scale": {"domainMin": 0, "nice": True},
                   "title": f"p{report.objective.latency_percentile:g} latency, ms"},
-            "y": {"field": "throughput", "type": "quantitative", "scale": {"domainMin": 0},
+            "y": {"field": "throughput", "type": "quantitative", "scale": {"domainMin": 0, "nice": True},
                   "title": "inferences a second"},
         },
         "layer": [*(limit_line(limit) if 0 < limit <= FARTHEST * widest else ()),
