@@ -25,7 +25,7 @@ def test_volumes_are_filled_while_the_operator_starts(monkeypatch: pytest.Monkey
     monkeypatch.setattr(demo, "beside", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(demo, "start_cluster", lambda: None)
     monkeypatch.setattr(demo, "remove_model", lambda *_: None)
-    monkeypatch.setattr(demo, "load_images", lambda _: before.wait() < 2 and {"operator": "image"})
+    monkeypatch.setattr(demo, "load_images", lambda _: {"operator": ("image", before.wait())[0]})
     monkeypatch.setattr(demo, "install", lambda *_: both.wait())
     monkeypatch.setattr(Kube, "of_cluster", lambda: KUBE)
     filled: list[str] = []
@@ -57,7 +57,7 @@ def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float
 
     monkeypatch.setattr(demo, "start", start)
     monkeypatch.setattr(demo, "OUTPUT", tmp_path)
-    monkeypatch.setattr(demo.inference, "reference_embeddings", lambda _: None)
+    monkeypatch.setattr("demo.inference.reference_embeddings", lambda _: None)
     monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(Kube, "__call__", kubectl)
