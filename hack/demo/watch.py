@@ -13,6 +13,8 @@ from demo.shell import Kube, StepError
 POLL_SECONDS = 0.5
 # While a build measures on the same cores: two calls of kubectl take a quarter of a second of one.
 BUILDING_POLL_SECONDS = 2.0
+# Characters of what a build does now: more would leave no room for the bar.
+DETAIL_WIDTH = 48
 
 
 def condition(model: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -67,7 +69,8 @@ def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model
         return
     line = _newest_progress(kube, namespace, name)
     if line:
-        bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}", detail=line["detail"])
+        bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}",
+                    detail=line["detail"][:DETAIL_WIDTH])
     elif built:
         bars.update(bar, description=built["reason"])
 
