@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
@@ -10,9 +9,7 @@ from enginewright.clients.errors import ClientError, ConflictError, NotFoundErro
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import POD
 from enginewright_builder.contract import Outcome
-from support.fake_kubelet import NODE, REFUSALS, Act, FakeKubelet, Script
-
-BEAT = 5.0
+from support.fake_kubelet import BEAT, NODE, REFUSALS, Act, FakeKubelet, Script
 
 
 @dataclass
@@ -20,13 +17,6 @@ class Node(FakeKubelet):
     """``proven`` are the fingerprints of builds that ended well."""
 
     proven: set[str] = field(default_factory=set)
-    _beaten: float = 0.0
-
-    async def _beat(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if now - self._beaten >= BEAT:
-            self._beaten = now
-            await super()._beat()
 
     async def _status(self, pod: Object, step: str, act: Act) -> Object:
         """A pod without the container that would refuse crashes instead."""
@@ -56,7 +46,7 @@ class Node(FakeKubelet):
             await self._let_go(pod["metadata"]["name"])
         with contextlib.suppress(ConflictError):
             await self._register(1)
-        self._beaten = 0.0
+        self._beaten = -BEAT
 
     async def evict(self, name: str) -> None:
         """As ``kubectl drain`` does it: where a budget allows it."""

@@ -36,12 +36,15 @@ from enginewright_builder.contract import (
     shard_range,
 )
 from support.cluster import IMAGE_FACTS, SERVER_DIGEST
+from support.followed_pods import FollowedPods
 
 Act = Literal[
     "succeed", "hold", "hold-new", "user-error", "silent-error", "transient-error", "out-of-memory", "pull-error",
     "refuse-engine", "misfit", "unfit", "no-store", "unschedulable", "crash", "taken-back", "out-of-time",
 ]
 NODE = Resource("v1", "Node", "nodes")
+# Seconds between heartbeats; the controllers take a node for lost that sends none for 40 s.
+BEAT = 5.0
 FIRST_ADDRESS = IPv4Address("10.99.0.1")
 # Which init container of a server ends with what, and what it says.
 REFUSALS: Mapping[str, tuple[int, int, str]] = {
@@ -90,9 +93,9 @@ class Script:
 
 @dataclass
 class FakeKubelet:
-    """A node of its own for the pods of one namespace, which looks every ``period`` seconds. ``addresses`` maps pods to
-    the address that they were given, ``logs`` the steps (``resolve``, ``build``) to what their containers have
-    printed."""
+    """A node of its own for the pods of one namespace, which follows them and looks at the script every ``period``
+    seconds. ``addresses`` maps pods to the address that they were given, ``logs`` the steps (``resolve``, ``build``) to
+    what their containers have printed."""
 
     kube: KubeClient
     namespace: str
@@ -103,6 +106,10 @@ class FakeKubelet:
     period: float = 0.05
     started: list[str] = field(default_factory=list)
     _acted: dict[str, Act] = field(default_factory=dict)
+    _beaten: float = -BEAT
+
+    def __post_init__(self) -> None:
+        self._pods = FollowedPods(self.kube, self.namespace)
 
     @property
     def node(self) -> str:
@@ -116,14 +123,16 @@ class FakeKubelet:
     async def running(self) -> AsyncIterator[FakeKubelet]:
         async with self._log_server() as port:
             await self._register(port)
-            task = asyncio.create_task(self._run(), name="fake kubelet")
+            tasks = {asyncio.create_task(work, name="fake kubelet") for work in (self._run(), self._pods.follow())}
             try:
                 yield self
             finally:
-                task.cancel()
-                await asyncio.wait({task})
-                if not task.cancelled():
-                    task.result()
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+                for task in tasks:
+                    if not task.cancelled():
+                        task.result()
                 await self.kube._json("delete", NODE, NODE.path(None, self.node))
 
     async def _register(self, port: int) -> None:
@@ -156,12 +165,18 @@ class FakeKubelet:
         return web.Response(text="".join(printed[-int(request.query.get("tailLines", len(printed))):]))
 
     async def _run(self) -> None:
+        clock = asyncio.get_running_loop().time
         while True:
+            self._pods.news.clear()
             with contextlib.suppress(ClientError):
-                await self._beat()
-                for pod in await self.kube.list_all(POD, self.namespace):
+                if clock() - self._beaten >= BEAT:
+                    self._beaten = clock()
+                    await self._beat()
+                for pod in self._pods.now():
                     await self._tend(pod)
-            await asyncio.sleep(self.period)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.period):
+                    await self._pods.news.wait()
 
     async def _beat(self) -> None:
         """Without heartbeats the controllers would take the node for lost, and its pods for not ready."""
@@ -184,7 +199,7 @@ class FakeKubelet:
         if metadata["uid"] not in self._acted:
             self.started.append(metadata["name"])
         with contextlib.suppress(NotFoundError, ConflictError):
-            await self._set_status(metadata["name"], await self._status(pod, step, act))
+            self._pods.know(await self._set_status(metadata["name"], await self._status(pod, step, act)))
             self._acted[metadata["uid"]] = act
 
     async def _bind(self, name: str) -> None:
@@ -203,9 +218,10 @@ class FakeKubelet:
         for pod in await self.kube.list_all(POD, self.namespace, labels=f"{labels.REVISION}={revision}"):
             await self._set_status(pod["metadata"]["name"], await self._status(pod, "server", "crash"))
 
-    async def _set_status(self, name: str, status: Mapping[str, Any]) -> None:
+    async def _set_status(self, name: str, status: Mapping[str, Any]) -> Object:
+        """The pod with it."""
         path = POD.path(self.namespace, name, "status")
-        await self.kube._json("patch", POD, path, body={"status": status}, content_type=MERGE)
+        return await self.kube._json("patch", POD, path, body={"status": status}, content_type=MERGE)
 
     async def _status(self, pod: Object, step: str, act: Act) -> Object:
         container = pod["spec"]["containers"][0]["name"]
