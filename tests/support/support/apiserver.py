@@ -22,6 +22,8 @@ CRD = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customres
 ROLE = Resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles")
 BINDING = Resource("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings")
 PATIENCE = 120.0
+# Each look costs processors that the operator waits for, too: pauses between them grow, up to so many seconds.
+SLOWER, LONGEST = 1.25, 0.2
 
 
 async def install_crd(kubeconfig: Path) -> None:
@@ -56,9 +58,10 @@ async def grant(kubeconfig: Path, rules: list[Object], user: str) -> None:
 
 
 async def eventually(probe: Callable[[], Awaitable[T]], patience: float = PATIENCE, period: float = 0.05) -> T:
-    """The first truthy result of ``probe``. An :class:`AssertionError` in it means not yet; after ``patience`` seconds
-    the last one is raised, so that the test says what it waited for."""
-    deadline = asyncio.get_running_loop().time() + patience
+    """The first truthy result of ``probe``, which is asked again after ``period`` seconds at first, and then less and
+    less often. An :class:`AssertionError` in it means not yet; after ``patience`` seconds the last one is raised, so
+    that the test says what it waited for."""
+    deadline, pause = asyncio.get_running_loop().time() + patience, period
     while True:
         try:
             result = await probe()
@@ -69,7 +72,8 @@ async def eventually(probe: Callable[[], Awaitable[T]], patience: float = PATIEN
             return result
         if asyncio.get_running_loop().time() > deadline:
             raise problem
-        await asyncio.sleep(period)
+        await asyncio.sleep(pause)
+        pause = min(max(period, LONGEST), pause * SLOWER)
 
 
 def manifest(api_version: str, kind: str, name: str, **fields: Any) -> Object:
