@@ -18,7 +18,8 @@ from rollouts.summary import Summary
 
 REPLICAS = 2
 PROMOTED_SECONDS = 240
-PATIENCE = 0.5
+# Seconds between two looks: each starts kubectl twice, beside what it looks at.
+PATIENCE = 1.0
 
 
 @dataclass
