@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -34,10 +35,17 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if may_choose(wanted, collection_path, Path(__file__).parent) else True
 
 
-def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no collection of garbage need go through it again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays to the end: no collection of garbage need go through it meanwhile or
+    again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
