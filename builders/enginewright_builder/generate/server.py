@@ -51,7 +51,8 @@ _NEXT = re.compile(r"Traceback|Process |During handling|The above exception|\(|(
 _LISTED = "Reasons:"
 # Of an error's line, and with the reasons that follow it, in characters. A server has some ten kernels.
 LINE, LINES = 300, 1200
-_PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+# In the last vLLM keeps what it has found out of its own models' code; else in its home, which goes with each server.
+_PASSED_ON = ("PATH", "TMPDIR", "LANG", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "VLLM_CACHE_ROOT")
 # How GPUs of this machine may speak to each other: a host may forbid one of the ways.
 _OF_GPUS = ("NCCL_", "NVSHMEM_", "TORCH_SYMM_MEM_")
 

@@ -49,7 +49,7 @@ from enginewright_builder.triton.ports import HOST, free_ports
 from support.apiserver import eventually
 from support.children import children_of
 from support.dashboards import expressions
-from support.language_model import tiny, vllm
+from support.language_model import CACHE_VARIABLE, tiny, vllm
 from support.prometheus import RULES, at_once, fired, running
 from support.published_language_model import built_language_model
 
@@ -90,7 +90,7 @@ def here(asked: dict[str, Any], model: Path, home: Path, port: int) -> tuple[lis
     variables = {one["name"]: one["value"] for one in asked["env"]}
     return ([sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", verb, *words, f"--host={HOST}"],
             {**variables, "PATH": os.environ["PATH"], "PYTHONPATH": f"{Path(renewing.__file__).parent}:{packages()}",
-             "PYTHONDONTWRITEBYTECODE": "1",
+             "PYTHONDONTWRITEBYTECODE": "1", CACHE_VARIABLE: os.environ[CACHE_VARIABLE],
              "HOME": str(home)})
 
 

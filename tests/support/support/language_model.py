@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,11 +14,15 @@ from typing import Any
 from enginewright_builder.generate.packages import PACKAGES_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[3]
+CACHE_VARIABLE = "VLLM_CACHE_ROOT"
 
 
 @cache
 def vllm() -> str:
+    """All servers of this process share what vLLM finds out of its models' code: else each imports vLLM once more."""
     os.environ[PACKAGES_VARIABLE] = _printed("vllm.sh")
+    os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="enginewright-vllm-cache-")
+    atexit.register(shutil.rmtree, os.environ[CACHE_VARIABLE], ignore_errors=True)
     return os.environ[PACKAGES_VARIABLE]
 
 

@@ -60,9 +60,11 @@ def test_a_server_takes_no_credentials_and_no_defaults_of_the_folder(tmp_path: P
     (tmp_path / "vllm").mkdir()
     monkeypatch.setenv(PACKAGES_VARIABLE, str(tmp_path))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not for it")
+    monkeypatch.setenv("VLLM_CACHE_ROOT", "/cache")
     server = VllmServer(tmp_path, ServerArguments(cache_gib=1))
     assert "AWS_SECRET_ACCESS_KEY" not in server.environment()
     assert server.environment()["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert server.environment()["VLLM_CACHE_ROOT"] == "/cache"
     assert {"--generation-config=vllm", "--port=1"} <= set(server.command(1))
     assert "--trust-remote-code" not in server.command(1)
 
