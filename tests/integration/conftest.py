@@ -6,9 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from support.control_plane import control_plane, kube, kubelet, models, namespace, operator_kubeconfig
+from support.control_plane import (
+    another_control_plane,
+    control_plane,
+    kube,
+    kubelet,
+    models,
+    namespace,
+    operator_kubeconfig,
+    without_crd,
+)
 
-__all__ = ["control_plane", "kube", "kubelet", "models", "namespace", "operator_kubeconfig"]
+__all__ = ["another_control_plane", "control_plane", "kube", "kubelet", "models", "namespace", "operator_kubeconfig",
+           "without_crd"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cluster.bare import running
 from enginewright.act.report import Reporter
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import NotFoundError
@@ -60,33 +59,33 @@ def owned(written: Object) -> dict[str, Any]:
     return fields
 
 
-async def test_a_status_whose_fields_were_owned_one_by_one_is_owned_as_a_whole_after_an_upgrade(tmp_path: Path) -> None:
+async def test_a_status_whose_fields_were_owned_one_by_one_is_owned_as_a_whole_after_an_upgrade(
+        without_crd: Path) -> None:
     """And what it does not have any more goes all the same."""
-    with running(tmp_path / "control-plane", controllers=False) as kubeconfig:
-        async with KubeClient(await load_configuration(str(kubeconfig))) as kube:
-            old = crd()
-            del old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["x-kubernetes-map-type"]
-            path, query = CRD.path(None, old["metadata"]["name"]), {"fieldManager": "test", "force": "true"}
-            await kube._json("apply", CRD, path, query=query, body=old, content_type=APPLY)
-            await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", "prod"))
-            models = Models(kube, "prod")
-            written: list[Object] = []
+    async with KubeClient(await load_configuration(str(without_crd))) as kube:
+        old = crd()
+        del old["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["x-kubernetes-map-type"]
+        path, query = CRD.path(None, old["metadata"]["name"]), {"fieldManager": "test", "force": "true"}
+        await kube._json("apply", CRD, path, query=query, body=old, content_type=APPLY)
+        await kube._json("create", NAMESPACE, NAMESPACE.path(None), body=manifest("v1", "Namespace", "prod"))
+        models = Models(kube, "prod")
+        written: list[Object] = []
 
-            async def made() -> bool:
-                with contextlib.suppress(NotFoundError):  # the kind is served a moment later
-                    written.append(await models.create(model()))
-                return bool(written)
+        async def made() -> bool:
+            with contextlib.suppress(NotFoundError):  # the kind is served a moment later
+                written.append(await models.create(model()))
+            return bool(written)
 
-            async def taken_over() -> bool:
-                """The apiserver serves the new schema a moment later."""
-                before = await models.get()
-                status = {"observedGeneration": 1, "replicas": len(written)}
-                written.append(await kube.apply_status("prod", "minilm", before["metadata"]["resourceVersion"], status))
-                assert written[-1]["status"] == status
-                return owned(written[-1]) == {}
+        async def taken_over() -> bool:
+            """The apiserver serves the new schema a moment later."""
+            before = await models.get()
+            status = {"observedGeneration": 1, "replicas": len(written)}
+            written.append(await kube.apply_status("prod", "minilm", before["metadata"]["resourceVersion"], status))
+            assert written[-1]["status"] == status
+            return owned(written[-1]) == {}
 
-            await eventually(made)
-            version = written[-1]["metadata"]["resourceVersion"]
-            assert len(owned(await kube.apply_status("prod", "minilm", version, OLD))) == len(OLD)
-            await install_crd(kubeconfig)
-            await eventually(taken_over)
+        await eventually(made)
+        version = written[-1]["metadata"]["resourceVersion"]
+        assert len(owned(await kube.apply_status("prod", "minilm", version, OLD))) == len(OLD)
+        await install_crd(without_crd)
+        await eventually(taken_over)

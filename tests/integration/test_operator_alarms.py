@@ -8,14 +8,12 @@ import copy
 import json
 import re
 import shlex
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
-import pytest
 from aiohttp import web
 
-from cluster.bare import running as control_plane_running
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
 from enginewright.core.spec.crd import crd
@@ -119,15 +117,8 @@ async def test_an_apiserver_that_answers_with_errors_fires_the_same_alarm_until_
         await eventually(lambda: is_behind(False))
 
 
-@pytest.fixture
-def alone(tmp_path: Path) -> Iterator[Path]:
-    """A control plane of this test's own: its CRD is not the one that others need."""
-    with control_plane_running(tmp_path / "cluster") as kubeconfig:
-        yield kubeconfig
-
-
 async def test_an_old_crd_fires_its_alarm_until_it_is_upgraded_as_the_runbook_says(
-    alone: Path, tmp_path: Path
+    without_crd: Path, tmp_path: Path
 ) -> None:
     newer = model(serving={"queue": {"maxQueueSize": 8}})
     old = copy.deepcopy(crd())
@@ -136,11 +127,11 @@ async def test_an_old_crd_fires_its_alarm_until_it_is_upgraded_as_the_runbook_sa
     # Nor did it have the rules that name this field.
     rules = "x-kubernetes-validations"
     spec[rules] = [rule for rule in spec[rules] if "serving.queue" not in json.dumps(rule)]
-    kubectl = Kubectl(alone)
-    async with KubeClient(await load_configuration(str(alone))) as kube:
+    kubectl = Kubectl(without_crd)
+    async with KubeClient(await load_configuration(str(without_crd))) as kube:
         await kube._json("create", CRD, CRD.path(None), body=old)
     async with (
-        embedded(alone, "default") as operator,
+        embedded(without_crd, "default") as operator,
         watched(operator, tmp_path) as (url, http),
     ):
 

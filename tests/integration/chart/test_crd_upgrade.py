@@ -15,7 +15,6 @@ import pytest
 import yaml
 
 from cluster import binaries
-from cluster.bare import running
 from enginewright.core.spec.crd import NAME
 from support.apiserver import eventually
 from support.kubectl import Kubectl
@@ -31,7 +30,7 @@ Objects = Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]]
 
 
 class Release:
-    """A release of the chart in a cluster of its own, and a user of that cluster."""
+    """A release of the chart in a cluster without one, and a user of that cluster."""
 
     def __init__(self, helm: str, kubeconfig: Path) -> None:
         self.kubectl = Kubectl(kubeconfig)
@@ -64,9 +63,10 @@ class Release:
 
 
 @pytest.fixture
-def release(helm: str, tmp_path: Path) -> Iterator[Release]:
-    with running(tmp_path / "cluster") as kubeconfig:
-        yield Release(helm, kubeconfig)
+def release(helm: str, without_crd: Path) -> Iterator[Release]:
+    release = Release(helm, without_crd)
+    yield release
+    release("uninstall", "enginewright", "--ignore-not-found")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.bare import running
 from enginewright.core.spec.crd import NAME, crd
 from support.apiserver import eventually
 from support.kubectl import Kubectl
@@ -30,7 +29,7 @@ VALUES = {
 
 
 class Installed:
-    """A release of the chart in a cluster of its own."""
+    """A release of the chart in a cluster without one."""
 
     def __init__(self, helm: str, kubeconfig: Path, folder: Path) -> None:
         self.kubectl = Kubectl(kubeconfig, SYSTEM)
@@ -60,9 +59,10 @@ class Installed:
 
 
 @pytest.fixture
-def installed(helm: str, tmp_path: Path) -> Iterator[Installed]:
-    with running(tmp_path / "cluster") as kubeconfig:
-        yield Installed(helm, kubeconfig, tmp_path)
+def installed(helm: str, without_crd: Path, tmp_path: Path) -> Iterator[Installed]:
+    installed = Installed(helm, without_crd, tmp_path)
+    yield installed
+    installed("uninstall", "enginewright", "--ignore-not-found")
 
 
 @pytest.mark.parametrize("how", ["--reuse-values", "--reset-then-reuse-values", "--values"])

@@ -69,18 +69,18 @@ def test_a_second_one_runs_beside_the_first_and_leaves_no_process(kubectl: Kubec
     assert [path.name for path in tmp_path.iterdir()] == ["logs"]
 
 
-def test_with_controllers_owners_children_are_collected(tmp_path: Path) -> None:
-    with bare.running(tmp_path, controllers=True) as kubeconfig:
+def test_with_controllers_owners_children_are_collected(control_plane: Path) -> None:
+    """That of most tests, which is made as the others here."""
 
-        def kubectl(*arguments: str) -> str:
-            command = (str(binaries.node_program("kubectl")), f"--kubeconfig={kubeconfig}", *arguments)
-            return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    def kubectl(*arguments: str) -> str:
+        command = (str(binaries.node_program("kubectl")), f"--kubeconfig={control_plane}", *arguments)
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-        kubectl("create", "deployment", "web", "--image=x")
-        kubectl("wait", "deployment/web", "--for=condition=Progressing", "--timeout=120s")
-        kubectl("wait", "replicaset", "--selector=app=web", "--for=create", "--timeout=120s")
-        kubectl("delete", "deployment", "web", "--cascade=background")
-        kubectl("wait", "replicaset", "--selector=app=web", "--for=delete", "--timeout=120s")
+    kubectl("create", "deployment", "web", "--image=x")
+    kubectl("wait", "deployment/web", "--for=condition=Progressing", "--timeout=120s")
+    kubectl("wait", "replicaset", "--selector=app=web", "--for=create", "--timeout=120s")
+    kubectl("delete", "deployment", "web", "--cascade=background")
+    kubectl("wait", "replicaset", "--selector=app=web", "--for=delete", "--timeout=120s")
 
 
 def test_two_starts_in_one_directory_are_one_control_plane(kubectl: Kubectl, directory: Path) -> None:

@@ -20,8 +20,10 @@ from cluster.paths import ClusterPaths
 from cluster.pki import Certificate
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
+from enginewright.core.spec.crd import NAME
 from support.apiserver import NAMESPACE, Models, grant, install_crd, manifest
 from support.fake_kubelet import FakeKubelet
+from support.kubectl import Kubectl
 
 TESTS = Path(__file__).parents[2]
 CHART_GOLDEN = TESTS / "integration" / "chart" / "golden" / "default.yaml"
@@ -33,6 +35,20 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with running(tmp_path_factory.mktemp("control-plane"), controllers=True) as kubeconfig:
         asyncio.run(install_crd(kubeconfig))
         yield kubeconfig
+
+
+@pytest.fixture(scope="session")
+def another_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The kubeconfig of one without controllers, in which tests make and change the CRD by themselves."""
+    with running(tmp_path_factory.mktemp("another-control-plane")) as kubeconfig:
+        yield kubeconfig
+
+
+@pytest.fixture
+def without_crd(another_control_plane: Path) -> Iterator[Path]:
+    """The same, without the CRD before and after the test."""
+    yield another_control_plane
+    Kubectl(another_control_plane)("delete", "crd", NAME, "--ignore-not-found")
 
 
 @pytest.fixture(scope="session")
