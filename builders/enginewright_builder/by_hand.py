@@ -41,7 +41,7 @@ from enginewright_builder.system import nvidia_gpu
 
 INFER, GENERATE = "infer", "generate"
 # Options that say nothing of the other task.
-_OF_GENERATE = ("ttft_ms", "tpot_ms", "context", "checkpoint")
+_OF_GENERATE = ("ttft_ms", "tpot_ms", "context", "checkpoint", "draft")
 _OF_INFER = ("format", "calibration", "metric", "task_metric", "labels", "task_tolerance", "task_output", "queries",
              "threshold", "group_by", "precision", "backend", "fallback", "max_batch_size", "latency_ms", "stop_when",
              "interface", "profile")
@@ -143,15 +143,19 @@ def _generate_request(options: argparse.Namespace, output: Path, name: str) -> B
         # By hand there is no image: the version of the server stands for it.
         runtime=RuntimeRequest(server_image=f"vllm {version()}", backends=(), python_runtimes=()),
         generate=GenerateRequest(ttft_ms=options.ttft_ms, tpot_ms=options.tpot_ms, context_tokens=options.context,
-                                 checkpoints=tuple(map(_checkpoint, options.checkpoint))))
+                                 checkpoints=_listed("--checkpoint", options.checkpoint, "awq"),
+                                 drafts=_listed("--draft", options.draft, "small")))
 
 
-def _checkpoint(word: str) -> CheckpointRequest:
+def _listed(option: str, given: Sequence[str], such_as: str) -> tuple[CheckpointRequest, ...]:
     """Raises :class:`ContractError`."""
-    name, equals, uri = word.partition("=")
-    if not (name and equals and uri):
-        raise ContractError(f"--checkpoint: got {word!r}, expected NAME=URI, such as awq=path/to/folder")
-    return CheckpointRequest(name=name, uri=uri)
+    found = []
+    for word in given:
+        name, equals, uri = word.partition("=")
+        if not (name and equals and uri):
+            raise ContractError(f"{option}: got {word!r}, expected NAME=URI, such as {such_as}=path/to/folder")
+        found.append(CheckpointRequest(name=name, uri=uri))
+    return tuple(found)
 
 
 def _check_task(options: argparse.Namespace) -> None:
@@ -281,3 +285,6 @@ def _add_language_models(parser: argparse.ArgumentParser) -> None:
     language.add_argument("--checkpoint", action="append", default=[], metavar="NAME=URI",
                           help="other weights of the same model, such as quantised ones, which compete with the "
                                "source's; may be given up to 8 times")
+    language.add_argument("--draft", action="append", default=[], metavar="NAME=URI",
+                          help="a smaller model of the same vocabulary, which proposes tokens to the source; may be "
+                               "given up to 4 times")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from enginewright_builder import own_device
 from enginewright_builder.contract import (
+    DRAFT_FOLDER,
     LANGUAGE_MODEL_FOLDER,
     SMOKE_FILE,
     BuildRequest,
@@ -23,7 +24,7 @@ from enginewright_builder.engine_store.manifest import manifest_digest
 from enginewright_builder.evidence.content import hardware, in_words, versions
 from enginewright_builder.generate.ability import Ability, ability
 from enginewright_builder.generate.arguments import ServerArguments
-from enginewright_builder.generate.candidates import candidates, ground, listed, reference
+from enginewright_builder.generate.candidates import candidates, drafted, ground, listed, reference
 from enginewright_builder.generate.competition import Result, candidates_of, chosen, settings_of
 from enginewright_builder.generate.figures import Objective
 from enginewright_builder.generate.gate import Judgement
@@ -41,6 +42,7 @@ from enginewright_builder.machine import Machine, look
 from enginewright_builder.report.generation import GenerateReport, prompts
 from enginewright_builder.report.generation_page import write_generate_report
 from enginewright_builder.report.performance import device_class
+from enginewright_builder.sources.causal import weight_bytes
 from enginewright_builder.sources.digest import sorted_files
 from enginewright_builder.sources.formats import PICKLE_SUFFIXES, size_bytes
 from enginewright_builder.steps import Budget, Steps, now
@@ -64,7 +66,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
     aim = _aim(request)
     bench = Bench(folder=resolved.model.path, asks=resolved.asks, aim=aim, tolerance=request.accuracy.tolerance,
                   load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server,
-                  checkpoints={name: one.path for name, one in resolved.checkpoints.items()})
+                  checkpoints={name: one.path for name, one in resolved.checkpoints.items()},
+                  drafts={name: one.path for name, one in resolved.drafts.items()})
     result = run_on_time(_compete(bench, resolved, read, here, steps))
     document = serving(result, aim, request.accuracy.tolerance)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
@@ -74,6 +77,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         staging = scratch / "staging"
         staging.mkdir()
         _place_model(resolved.folder(document.checkpoint), staging / LANGUAGE_MODEL_FOLDER)
+        if draft := document.settings.draft:
+            _place_model(resolved.drafts[draft].path, staging / DRAFT_FOLDER)
         write_serving(document, staging)
         (staging / SMOKE_FILE).write_text(smoke_file(result.known.records, result.shipped.smoke_tokens),
                                           encoding="utf-8")
@@ -88,7 +93,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
 async def _compete(bench: Bench, resolved: ResolvedModel, read: list[int], here: Ability, steps: Steps) -> Result:
     base = _ground(resolved, read, here)
     with steps.step("ladder", "serving the unquantised model") as report:
-        every = [*listed(resolved.checkpoints, base), *candidates(resolved.model, here, base)]
+        every = [*listed(resolved.checkpoints, base), *drafted(resolved.drafts, resolved.model, base),
+                 *candidates(resolved.model, here, base)]
         trials, known = await candidates_of(bench, reference(base), every, report)
     with steps.step("sweep", "trying settings of the server") as report:
         return await settings_of(bench, trials, known, longest=max(read), gpu=here.gpu, progress=report)
@@ -101,8 +107,7 @@ def _read(resolved: ResolvedModel) -> list[int]:
 
 def _ground(resolved: ResolvedModel, read: list[int], here: Ability) -> ServerArguments:
     longest = max(length + ask.max_tokens for length, ask in zip(read, resolved.asks, strict=True))
-    weights = sum(file.stat().st_size for file in resolved.model.path.glob("*.safetensors"))
-    return ground(resolved.model, here, longest=longest, weights=weights,
+    return ground(resolved.model, here, longest=longest, weights=weight_bytes(resolved.model.path),
                   context=_wishes(resolved.request).context_tokens)
 
 
@@ -131,6 +136,8 @@ def summary(trial: Trial) -> CandidateSummary:
 def _published(resolved: ResolvedModel, result: Result, document: Serving, machine: Machine) -> GenerateSummary:
     accuracy, accuracy_low = _agreement(document.gate)
     devices, count = device_class(resolved.request.device)
+    draft = document.settings.draft
+    folders = [resolved.folder(document.checkpoint), *([resolved.drafts[draft].path] if draft else [])]
     return GenerateSummary(
         name=document.name, precision=document.precision, server=document.server,
         server_version=document.server_version, words=document.words, environment=document.environment,
@@ -138,9 +145,9 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving, machi
         objective_met=document.load.meets, accuracy=accuracy, accuracy_low=accuracy_low,
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
         device=hardware(resolved.request.device, machine).device, device_class=devices, device_count=count,
-        load_seconds=round(document.start_seconds, 1), size_bytes=size_bytes(resolved.folder(document.checkpoint)),
+        load_seconds=round(document.start_seconds, 1), size_bytes=sum(map(size_bytes, folders)),
         memory_bytes=document.memory_bytes, work=work_of(result.shipped.points, document.load),
-        checkpoint=document.checkpoint)
+        checkpoint=document.checkpoint, draft=draft)
 
 
 def _agreement(judgement: Judgement) -> tuple[float, float]:
@@ -150,11 +157,12 @@ def _agreement(judgement: Judgement) -> tuple[float, float]:
 
 
 def _tokens(point: Point) -> TokenFigures:
-    found = point.figures
+    found, guessed = point.figures, point.speculated
     return TokenFigures(
         concurrency=point.concurrency, ttft_p50_ms=round(found.ttft_ms.p50, 2), ttft_p99_ms=round(found.ttft_ms.p99, 2),
         tpot_p50_ms=round(found.tpot_ms.p50, 2), tpot_p99_ms=round(found.tpot_ms.p99, 2),
-        output_rate=round(found.output_rate, 2), goodput=round(found.goodput, 3))
+        output_rate=round(found.output_rate, 2), goodput=round(found.goodput, 3),
+        proposed=guessed.proposed if guessed else 0, accepted=guessed.accepted if guessed else 0)
 
 
 def _gain(result: Result) -> float:
@@ -174,7 +182,7 @@ def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: lis
     return GenerateReport(
         model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
         command=command(request), source_uri=request.source.uri, source_digest=request.source.digest,
-        checkpoints=_wishes(request).checkpoints,
+        checkpoints=_wishes(request).checkpoints, drafts=_wishes(request).drafts,
         architecture=resolved.model.architecture, context=resolved.model.context,
         prompts=prompts(read, [ask.max_tokens for ask in resolved.asks]), trials=result.trials,
         serving=serving(result, aim, request.accuracy.tolerance), default=result.default,
@@ -187,6 +195,8 @@ def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: lis
 def _notes(result: Result, aim: Aim, wishes: GenerateRequest) -> list[str]:
     notes = [f"The files that ship are those of checkpoint {one.name}, from {one.uri} ({one.digest})."
              for one in wishes.checkpoints if one.name == result.shipped.checkpoint]
+    notes += [f"Draft {one.name} ships beside them, from {one.uri} ({one.digest})."
+              for one in wishes.drafts if one.name == result.shipped.arguments.draft]
     if aim.asked and not result.shipped.best.meets:
         notes.append(f"No configuration kept the objective for {aim.percentile:g} % of the requests: the one with the "
                      "most requests a second that keep it ships.")
@@ -204,4 +214,6 @@ def command(request: BuildRequest) -> str:
         "--tolerance": f"{request.accuracy.tolerance:g}", "--ttft-ms": f"{wishes.ttft_ms:g}" if wishes.ttft_ms else "",
         "--tpot-ms": f"{wishes.tpot_ms:g}" if wishes.tpot_ms else "",
         "--context": str(wishes.context_tokens or ""), "--budget-seconds": str(request.engine.build_budget_seconds)}
-    return in_words(options, [word for one in wishes.checkpoints for word in ("--checkpoint", f"{one.name}={one.uri}")])
+    named = [("--checkpoint", wishes.checkpoints), ("--draft", wishes.drafts)]
+    return in_words(options, [word for option, listed in named for one in listed
+                              for word in (option, f"{one.name}={one.uri}")])

@@ -26,14 +26,14 @@ from pathlib import Path
 
 import enginewright_builder
 from enginewright_builder import contract, machine, pod, system, triton
-from enginewright_builder.contract import ContractError, dumps, load
+from enginewright_builder.contract import DRAFT_FOLDER, ContractError, dumps, load, with_draft
 from enginewright_builder.machine import look
 from enginewright_builder.pod import fits
 from enginewright_builder.triton import process
 
 WANTED = "wanted.json"
-# Beside the model's folder: other weights of it, each in a folder of its own.
-CHECKPOINTS = "checkpoints"
+# Beside the model's folder: other weights of it, and drafts, each in a folder of its own.
+CHECKPOINTS, DRAFTS = "checkpoints", "drafts"
 MACHINE, STATE, LOG = "machine.json", "state.json", "log"
 # Of a log, its end: the first error lies above a traceback or two.
 LOG_BYTES = 256 << 10
@@ -53,10 +53,12 @@ _MAIN = "import sys\n\nfrom enginewright_builder.supervise import main\n\nsys.ex
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
     """``words`` follow the model's folder; None where nothing is to run. ``port`` is of the loopback. ``checkpoint``
-    names a folder in :data:`CHECKPOINTS` that is served in place of the model's."""
+    names a folder in :data:`CHECKPOINTS` that is served in place of the model's, ``draft`` one in :data:`DRAFTS` whose
+    place the words leave open."""
 
     id: str
     checkpoint: str = ""
+    draft: str = ""
     words: tuple[str, ...] | None = None
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     port: int = 0
@@ -153,13 +155,21 @@ class Supervisor:
             self._say(status=0)
             return
         self._home = Path(tempfile.mkdtemp(prefix="enginewright-vllm-"))
-        folder = self._folder(wanted.checkpoint)
-        words = [*self.command, str(folder), *wanted.words, f"--host={HOST}", f"--port={wanted.port}"]
+        folder = self._beside(CHECKPOINTS, wanted.checkpoint) if wanted.checkpoint else self.model
+        draft = self._beside(DRAFTS, wanted.draft) if wanted.draft else None
+        # vLLM takes some names of folders for other methods of speculation, and what the user calls it is no matter.
+        link = self._home / DRAFT_FOLDER
+        words = [*self.command, str(folder), *with_draft(wanted.words, str(link)), f"--host={HOST}",
+                 f"--port={wanted.port}"]
         environment = {**os.environ, "HOME": str(self._home), **wanted.environment}
         log = str(self._home / LOG)
         try:
             if folder is None:
                 raise FileNotFoundError(f"there is no checkpoint {wanted.checkpoint!r} beside the model")
+            if wanted.draft:
+                if draft is None:
+                    raise FileNotFoundError(f"there is no draft {wanted.draft!r} beside the model")
+                link.symlink_to(draft)
             pid = os.posix_spawnp(words[0], words, environment, setsid=True, setsigmask=(), file_actions=(
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
@@ -169,13 +179,11 @@ class Supervisor:
             self._status, pid = NOT_STARTED, 0
         self._say(pid=pid)
 
-    def _folder(self, checkpoint: str) -> Path | None:
-        """None unless ``checkpoint`` is one of those that lie beside the model: no name leads elsewhere."""
-        if not checkpoint:
-            return self.model
+    def _beside(self, folder: str, name: str) -> Path | None:
+        """None unless ``name`` is one of those that lie in ``folder`` beside the model: no name leads elsewhere."""
         with contextlib.suppress(OSError):
-            for one in (self.model.parent / CHECKPOINTS).iterdir():
-                if one.name == checkpoint and one.is_dir() and not one.is_symlink():
+            for one in (self.model.parent / folder).iterdir():
+                if one.name == name and one.is_dir() and not one.is_symlink():
                     return one
         return None
 

@@ -55,6 +55,8 @@ from enginewright_builder.contract.names import (
     CHOSEN,
     COMPUTED,
     COST,
+    DRAFT_FOLDER,
+    DRAFT_PLACE,
     ENERGY,
     EXIT_BUG,
     EXIT_OK,
@@ -128,7 +130,7 @@ from enginewright_builder.contract.request import (
     SourceRequest,
     TaskRequest,
 )
-from enginewright_builder.contract.serving import QueueLevel, QueuePolicy, QueueRequest, ServingChoice
+from enginewright_builder.contract.serving import QueueLevel, QueuePolicy, QueueRequest, ServingChoice, with_draft
 
 __all__ = [
     "AGREEMENT",
@@ -143,6 +145,8 @@ __all__ = [
     "COMPUTED",
     "CONTRACT_VERSION",
     "COST",
+    "DRAFT_FOLDER",
+    "DRAFT_PLACE",
     "ENERGY",
     "EXIT_BUG",
     "EXIT_OK",
@@ -248,4 +252,5 @@ __all__ = [
     "requests_needed",
     "shard_range",
     "to_plain",
+    "with_draft",
 ]

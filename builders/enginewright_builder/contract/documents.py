@@ -29,8 +29,9 @@ _LATE: Mapping[str, tuple[str, ...]] = {
     "BuildRequest": ("generate", "captures"),
     "CandidateSummary": ("task", "tokens"), "Outcome": ("generate", "shard"),
     "EngineSummary": ("task", "groups", "p999_ms", "requests", "mean_ms", "pre_ms", "post_ms"),
-    "GenerateSummary": ("work", "checkpoint"),
-    "GenerateRequest": ("checkpoints",), "EngineRequest": ("profile",), "ResolvedSource": ("checkpoint_digests",),
+    "GenerateSummary": ("work", "checkpoint", "draft"),
+    "TokenFigures": ("proposed", "accepted"), "GenerateRequest": ("checkpoints", "drafts"),
+    "EngineRequest": ("profile",), "ResolvedSource": ("checkpoint_digests", "draft_digests"),
 }
 
 

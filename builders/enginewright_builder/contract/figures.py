@@ -65,7 +65,7 @@ class TokenFigures:
     """One load on a language model's server, with ``concurrency`` requests in flight. Milliseconds until the first
     token (``ttft``) and for each token after it (``tpot``), at the 50th and 99th percentile of requests.
     ``output_rate`` is tokens a second, ``goodput`` the requests a second that met the objective: all where none was
-    asked for."""
+    asked for. Of ``proposed`` tokens the model took ``accepted``, by the server's own count: 0 without speculation."""
 
     concurrency: int
     ttft_p50_ms: float
@@ -74,6 +74,8 @@ class TokenFigures:
     tpot_p99_ms: float
     output_rate: float
     goodput: float
+    proposed: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +232,8 @@ class GenerateSummary:
     for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
     the server's command line, after the model's folder; ``environment`` has the variables that it was proven with.
     ``work`` is of the load of ``tokens``; None in records of older builders. ``checkpoint`` names that of the
-    request whose files were published; empty where they are the source's."""
+    request whose files were published; empty where they are the source's. ``draft`` names that of the request which
+    proposes tokens: its files were published, too, and :data:`DRAFT_PLACE` among the words stands for their folder."""
 
     name: str
     precision: str
@@ -253,3 +256,4 @@ class GenerateSummary:
     memory_bytes: int = 0
     work: TokenWork | None = None
     checkpoint: str = ""
+    draft: str = ""

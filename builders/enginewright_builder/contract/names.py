@@ -27,6 +27,9 @@ REPORT_FILE = "build-report.json"
 REPORT_PAGE = "report.html"
 # Of a language model: its files, and how its server is started.
 LANGUAGE_MODEL_FOLDER, SERVING_FILE = "model", "serving.json"
+# Of one that a draft model proposes tokens to: the draft's files, and what stands for their folder among the words of
+# the server's command line, as each place has its own.
+DRAFT_FOLDER, DRAFT_PLACE = "draft", "{draft}"
 # Recorded inputs and the source model's answers, which replicas are tried with. Engines of older builders have none.
 SMOKE_FILE = "smoke.json"
 # The source model as FP32 ONNX, and how it is to be compared with: what the quality monitor holds live answers against.

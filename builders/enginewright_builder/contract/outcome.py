@@ -66,7 +66,7 @@ def _cut(text: str, characters: int) -> str:
 @dataclass(frozen=True, kw_only=True)
 class ResolvedSource:
     """What the resolve step found: content digests and what the source is, before any device is used.
-    ``checkpoint_digests`` are by the checkpoints' names."""
+    ``checkpoint_digests`` are by the checkpoints' names, ``draft_digests`` by the drafts'."""
 
     digest: str
     format: str
@@ -75,6 +75,7 @@ class ResolvedSource:
     calibration_digest: str = ""
     # Not hashed, as no mapping is: equality reads it.
     checkpoint_digests: Mapping[str, str] = field(default_factory=dict, hash=False)
+    draft_digests: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,8 +95,8 @@ class ObjectiveRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointRequest:
-    """Other weights of a language model, such as quantised ones, which compete with the source's. ``digest`` is as a
-    source's."""
+    """Weights beside a language model's own: others of the same model, such as quantised ones, or those of a draft.
+    ``digest`` is as a source's."""
 
     name: str
     uri: str
@@ -107,12 +107,14 @@ class CheckpointRequest:
 class GenerateRequest:
     """What only language models have. ``ttft_ms`` is the time until the first token, ``tpot_ms`` that for each token
     after it, both at the objective's percentile; 0 means not asked for. ``context_tokens`` is the longest prompt and
-    answer together, 0 for what the model was made for. No two of ``checkpoints`` have the same name."""
+    answer together, 0 for what the model was made for. ``checkpoints`` compete with the source, ``drafts`` propose
+    tokens to it. No two of either have the same name."""
 
     ttft_ms: float = 0.0
     tpot_ms: float = 0.0
     context_tokens: int = 0
     checkpoints: tuple[CheckpointRequest, ...] = ()
+    drafts: tuple[CheckpointRequest, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,12 +262,14 @@ class BuildRequest:
             digests["accuracy.evaluation"] = self.accuracy.evaluation.digest
         for checkpoint in self.generate.checkpoints if self.generate else ():
             digests[f"generate.checkpoints {checkpoint.name}"] = checkpoint.digest
+        for draft in self.generate.drafts if self.generate else ():
+            digests[f"generate.drafts {draft.name}"] = draft.digest
         return digests
 
 
 def _forget_uris(request: dict[str, Any]) -> None:
     read = [request["source"], request["engine"]["calibration"], request["accuracy"]["evaluation"],
-            *request.get("generate", {}).get("checkpoints", ())]
+            *request.get("generate", {}).get("checkpoints", ()), *request.get("generate", {}).get("drafts", ())]
     for one in read:
         if one is not None:
             del one["uri"]

@@ -1,11 +1,21 @@
-"""How an engine is served: the settings of ``config.pbtxt`` that a build chooses, and a replica's queue."""
+"""How an engine is served: the settings of ``config.pbtxt`` that a build chooses, and a replica's queue. Of a language
+model, where its draft lies."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from enginewright_builder.contract.documents import dumps, load
+from enginewright_builder.contract.names import DRAFT_PLACE
+
+
+def with_draft(words: Iterable[str], folder: str) -> list[str]:
+    """Of a server's command line, whose draft is in ``folder``. Without a draft they are as they were."""
+    inside = json.dumps(folder, ensure_ascii=False)[1:-1]  # the word is JSON
+    return [word.replace(DRAFT_PLACE, inside) for word in words]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from enginewright_builder.contract import DRAFT_PLACE
 from enginewright_builder.errors import UserError
 
 DType = Literal["auto", "bfloat16", "float16", "float32"]
@@ -16,9 +17,10 @@ _POSITIVE = ("max_model_len", "max_num_seqs", "max_num_batched_tokens", "tensor_
 
 @dataclass(frozen=True, kw_only=True)
 class ServerArguments:
-    """What competes. None leaves a setting to vLLM. ``speculative_tokens`` above 0 proposes as many by matching n-grams
-    of the prompt. ``memory_share`` is of a GPU's memory (0 to 1). On a CPU ``cache_gib`` is the size of the cache, and
-    ``threads`` how many compute: with more than there are free cores each step waits for the last."""
+    """What competes. None leaves a setting to vLLM. ``speculative_tokens`` above 0 has as many proposed: by the user's
+    model of the name ``draft``, or where that is empty by matching n-grams of the prompt. ``memory_share`` is of a
+    GPU's memory (0 to 1). On a CPU ``cache_gib`` is the size of the cache, and ``threads`` how many compute: with more
+    than there are free cores each step waits for the last."""
 
     dtype: DType = "auto"
     quantization: str | None = None
@@ -33,6 +35,7 @@ class ServerArguments:
     cache_gib: int | None = None
     threads: int | None = None
     speculative_tokens: int | None = None
+    draft: str = ""
     enforce_eager: bool = False
 
     def checked(self) -> ServerArguments:
@@ -51,7 +54,7 @@ class ServerArguments:
         return self
 
     def words(self) -> list[str]:
-        """Of vLLM's command line, in one order: equal settings, equal words."""
+        """Of vLLM's command line, in one order: equal settings, equal words. A draft's folder is ``DRAFT_PLACE``."""
         return list(self._words())
 
     def _words(self) -> Iterator[str]:
@@ -65,8 +68,9 @@ class ServerArguments:
         if self.memory_share is not None:
             yield f"--gpu-memory-utilization={self.memory_share}"
         if self.speculative_tokens is not None:
-            yield "--speculative-config=" + json.dumps({"method": "ngram", "num_speculative_tokens":
-                                                        self.speculative_tokens}, separators=(",", ":"))
+            how = {"method": "draft_model", "model": DRAFT_PLACE} if self.draft else {"method": "ngram"}
+            yield "--speculative-config=" + json.dumps({**how, "num_speculative_tokens": self.speculative_tokens},
+                                                       separators=(",", ":"))
         if self.enforce_eager:
             yield "--enforce-eager"
 

@@ -14,7 +14,7 @@ from enginewright_builder.generate.arguments import DType, ServerArguments
 from enginewright_builder.sources.causal import Causal
 
 PRECISIONS: dict[DType, str] = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-# How many tokens n-gram speculation proposes at once.
+# How many tokens speculation proposes at once, before a measurement says better.
 PROPOSED = 4
 # Of a CPU's free memory the cache takes this share at most, once the weights have theirs; a GPU keeps the rest for
 # activations.
@@ -42,6 +42,10 @@ class Candidate:
     def other_weights(self) -> bool:
         """Whether it serves other weights than the source's. No two such go together."""
         return bool(self.checkpoint or self.arguments.quantization)
+
+    @property
+    def speculates(self) -> bool:
+        return self.arguments.speculative_tokens is not None
 
 
 def ground(model: Causal, ability: Ability, *, longest: int, context: int, weights: int) -> ServerArguments:
@@ -80,6 +84,27 @@ def reference_dtype(model: Causal, ability: Ability) -> DType:
 def candidates(model: Causal, ability: Ability, base: ServerArguments) -> list[Candidate]:
     """All but the reference, which is ``base``: those that are likely to gain most come first."""
     return [*_parallel(model, ability, base), *_quantised(ability, base), *_speculating(base), *_lower(ability, base)]
+
+
+def drafted(drafts: Mapping[str, Causal], model: Causal, base: ServerArguments) -> list[Candidate]:
+    """The source with each of the user's drafts, by their names. Where the cache has a size of ours it holds as many
+    tokens as without the draft, which has a part of each."""
+    found = []
+    for name, draft in drafts.items():
+        more = draft.cached / model.cached if model.cached else 0.0
+        cache = None if base.cache_gib is None else math.ceil(base.cache_gib * (1 + more))
+        fits = draft.heads % base.tensor_parallel_size == 0
+        found.append(dataclasses.replace(
+            proposing(PROPOSED, dataclasses.replace(base, draft=name, cache_gib=cache), PRECISIONS[base.dtype]),
+            unavailable="" if fits else f"the draft's {draft.heads} attention heads are not divisible by "
+                                        f"{base.tensor_parallel_size}, the number of GPUs"))
+    return found
+
+
+def proposing(tokens: int, arguments: ServerArguments, precision: str) -> Candidate:
+    """One whose draft, which ``arguments`` name, proposes so many ``tokens`` at once."""
+    return Candidate(name=f"draft {arguments.draft}, {tokens} tokens", precision=precision,
+                     arguments=dataclasses.replace(arguments, speculative_tokens=tokens))
 
 
 def listed(checkpoints: Mapping[str, Causal], base: ServerArguments) -> list[Candidate]:

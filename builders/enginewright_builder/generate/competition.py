@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from enginewright_builder.generate.candidates import Candidate, together
+from enginewright_builder.generate.candidates import Candidate, proposing, together
+from enginewright_builder.generate.speculation import better_number
 from enginewright_builder.generate.sweep import LEAST_GAIN, Point, gains, moves
 from enginewright_builder.generate.trial import Bench, Known, Trial
 
@@ -27,30 +28,53 @@ class Result:
 
 async def candidates_of(bench: Bench, reference: Candidate, listed: Sequence[Candidate],
                         progress: Progress) -> tuple[list[Trial], Known]:
-    """All that this device can do, the reference first; then those together that serve better than it."""
+    """All that this device can do, the reference first, and each draft once more where it would gain with another
+    number of tokens at once; then those together that serve better than the reference."""
     first, known = await bench.reference(reference)
     progress(1 / (len(listed) + 2), f"{first.name}: {described(first.best)}")
-    trials = [first]
+    trials, tried = [first], list[Candidate]()
 
-    async def attempt(candidate: Candidate, fraction: float) -> None:
+    async def attempt(candidate: Candidate, fraction: float) -> Trial:
+        tried.append(candidate)
         trials.append(await bench.trial(candidate, known))
         progress(fraction, f"{candidate.name}: {trials[-1].verdict}{_because(trials[-1])}")
+        return trials[-1]
 
     for number, candidate in enumerate(listed, 2):
-        await attempt(candidate, number / (len(listed) + 2))
-    if merged := together(_that_gained(listed, trials), reference.arguments):
+        trial = await attempt(candidate, number / (len(listed) + 2))
+        if another := _better_draft(trial, first):
+            await attempt(another, number / (len(listed) + 2))
+    if merged := together(_that_gained(tried, trials), reference.arguments):
         await attempt(merged, 1.0)
     return trials, known
 
 
-def _that_gained(listed: Sequence[Candidate], trials: Sequence[Trial]) -> list[Candidate]:
-    """Those that serve better than the reference; of several with other weights the best one alone."""
+def _better_draft(trial: Trial, first: Trial) -> Candidate | None:
+    """The same draft with as many tokens at once as its own measurement says; None where no other number would gain, or
+    ``trial`` has no draft that passed. Both loads have as many requests in flight, as the best one of the draft has."""
+    arguments = trial.arguments
+    if not arguments.draft or trial.verdict != "Passed":
+        return None
+    found, tokens = trial.best, arguments.speculative_tokens or 0
+    alone = next((one for one in first.points if one.concurrency == found.concurrency), None)
+    if alone is None or found.speculated is None:
+        return None
+    better = better_number(found.speculated, tokens, with_ms=found.figures.tpot_ms.p50,
+                           alone_ms=alone.figures.tpot_ms.p50, least=LEAST_GAIN)
+    return None if better == tokens else proposing(better, arguments, trial.precision)
+
+
+def _that_gained(tried: Sequence[Candidate], trials: Sequence[Trial]) -> list[Candidate]:
+    """Those that serve better than the reference; of several with other weights the best one alone, and of several that
+    speculate."""
     first = trials[0]
     better = {one.name: one.best.rank for one in trials[1:]
               if one.verdict == "Passed" and gains(one.best, first.best)}
-    found = [one for one in listed if one.name in better]
+    found = [one for one in tried if one.name in better]
     weights = max((one for one in found if one.other_weights), key=lambda one: better[one.name], default=None)
-    return [one for one in found if one is weights or not one.other_weights]
+    guesses = max((one for one in found if one.speculates), key=lambda one: better[one.name], default=None)
+    return [one for one in found if (one is weights or not one.other_weights)
+            and (one is guesses or not one.speculates)]
 
 
 async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, longest: int, gpu: bool,
@@ -105,8 +129,10 @@ def described(point: Point) -> str:
     """In words."""
     found = point.figures
     failed = f", {found.failed} failed" if found.failed else ""
+    guessed = point.speculated
+    taken = f", {guessed.accepted} of {guessed.proposed} proposed tokens taken" if guessed else ""
     return (f"{found.output_rate:.1f} tokens/s with {point.concurrency} in flight, first token after "
-            f"{found.ttft_ms.p50:.0f} ms and each further one after {found.tpot_ms.p50:.1f} (medians){failed}")
+            f"{found.ttft_ms.p50:.0f} ms and each further one after {found.tpot_ms.p50:.1f} (medians){taken}{failed}")
 
 
 def _because(trial: Trial) -> str:

@@ -1,11 +1,12 @@
 """What a build of a language model leaves for who proves it: the model as it was fetched and checked, with the
-checkpoints that compete with it, and the prompts.
+checkpoints that compete with it, the drafts that propose tokens to it, and the prompts.
 The first half needs the network, credentials and no server; the second one needs a server and nothing else.
 
 ```
 language-model.json   the document
 model/                all files of the source
 checkpoints/NAME/     all files of a checkpoint, where there are any
+drafts/NAME/          and of a draft
 prompts               the file of prompts
 ```
 """
@@ -21,7 +22,7 @@ from pathlib import Path
 from enginewright_builder.contract import CONTRACT_VERSION, BuildRequest, ContractError, ResolvedSource, dumps, load
 from enginewright_builder.generate.resolving import ResolvedModel, resolve_model
 from enginewright_builder.sources.digest import sorted_files
-from enginewright_builder.supervise import CHECKPOINTS
+from enginewright_builder.supervise import CHECKPOINTS, DRAFTS
 from enginewright_builder.triton.repository import place
 
 DOCUMENT, MODEL, PROMPTS = "language-model.json", "model", "prompts"
@@ -46,6 +47,8 @@ def leave(resolved: ResolvedModel, folder: Path, steps: Mapping[str, float], spe
     _place(resolved.model.path, folder / MODEL)
     for name, checkpoint in resolved.checkpoints.items():
         _place(checkpoint.path, folder / CHECKPOINTS / name)
+    for name, draft in resolved.drafts.items():
+        _place(draft.path, folder / DRAFTS / name)
     place(resolved.prompts, folder / PROMPTS)
     told = HandOver(request=resolved.request, source=resolved.source, notes=resolved.notes, steps=dict(steps),
                     spent=spent)
@@ -77,9 +80,10 @@ def taken(told: HandOver, folder: Path, scratch: Path) -> ResolvedModel:
     assert asked.generate is not None
     checkpoints = tuple(dataclasses.replace(one, uri=str(folder / CHECKPOINTS / one.name))
                         for one in asked.generate.checkpoints)
+    drafts = tuple(dataclasses.replace(one, uri=str(folder / DRAFTS / one.name)) for one in asked.generate.drafts)
     here = dataclasses.replace(
         asked, signature=None, source=dataclasses.replace(asked.source, uri=str(folder / MODEL)),
-        generate=dataclasses.replace(asked.generate, checkpoints=checkpoints),
+        generate=dataclasses.replace(asked.generate, checkpoints=checkpoints, drafts=drafts),
         accuracy=dataclasses.replace(asked.accuracy, evaluation=dataclasses.replace(
             evaluation, uri=str(folder / PROMPTS))))
     return dataclasses.replace(resolve_model(here, scratch), request=asked, source=told.source, notes=told.notes)

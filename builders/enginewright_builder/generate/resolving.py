@@ -13,6 +13,7 @@ from enginewright_builder.engine_store import store
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.checkpoints import resolve_checkpoints
 from enginewright_builder.generate.client import Ask
+from enginewright_builder.generate.drafts import resolve_drafts
 from enginewright_builder.generate.prompts import check_prompts, read_prompts
 from enginewright_builder.sources import places
 from enginewright_builder.sources.base import FetchContext
@@ -27,7 +28,7 @@ _DATA = "spec.accuracy.evaluation.uri"
 @dataclass(frozen=True, kw_only=True)
 class ResolvedModel:
     """``request`` has all digests. No two of ``asks`` are equal; ``prompts`` is the file that they are from.
-    ``checkpoints`` are by their names."""
+    ``checkpoints`` and ``drafts`` are by their names."""
 
     request: BuildRequest
     model: Causal
@@ -36,6 +37,7 @@ class ResolvedModel:
     prompts: Path
     notes: tuple[str, ...]
     checkpoints: Mapping[str, Causal] = dataclasses.field(default_factory=dict)
+    drafts: Mapping[str, Causal] = dataclasses.field(default_factory=dict)
 
     def folder(self, checkpoint: str) -> Path:
         """Of the checkpoint of that name, or of the source where it is empty."""
@@ -60,15 +62,19 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
         raise UserError("TemplateFailed", "the prompts are messages, and the model has no chat template",
                         field=_DATA, value=request.accuracy.evaluation.uri if request.accuracy.evaluation else "",
                         remedy="give texts (prompt) in place of messages, or add chat_template.jinja to the folder")
-    others = resolve_checkpoints(request, model, scratch)
+    others, drafts = resolve_checkpoints(request, model, scratch), resolve_drafts(request, model, scratch)
     source = ResolvedSource(digest=digest, format=CAUSAL_FORMAT, size_bytes=size_bytes(path),
                             evaluation_digest=evaluation_digest,
-                            checkpoint_digests={name: one.digest for name, one in others.items()})
+                            checkpoint_digests={name: one.digest for name, one in others.items()},
+                            draft_digests={name: one.digest for name, one in drafts.items()})
     request = _with_digests(request, source)
     if not (engines := store.of(request)).holds(request.fingerprint()):
-        engines.check_writable(max(source.size_bytes, *(size_bytes(one.model.path) for one in others.values()), 0))
+        largest = max(size_bytes(one.model.path) for one in others.values()) if others else 0
+        beside = max(size_bytes(one.model.path) for one in drafts.values()) if drafts else 0
+        engines.check_writable(max(source.size_bytes, largest) + beside)
     return ResolvedModel(request=request, model=model, source=source, asks=asks, prompts=prompts,
-                         notes=tuple(notes), checkpoints={name: one.model for name, one in others.items()})
+                         notes=tuple(notes), checkpoints={name: one.model for name, one in others.items()},
+                         drafts={name: one.model for name, one in drafts.items()})
 
 
 def _check_numbers(request: BuildRequest) -> None:
@@ -119,7 +125,8 @@ def _with_digests(request: BuildRequest, source: ResolvedSource) -> BuildRequest
     evaluation = dataclasses.replace(request.accuracy.evaluation, digest=source.evaluation_digest)
     checkpoints = tuple(dataclasses.replace(one, digest=source.checkpoint_digests[one.name])
                         for one in request.generate.checkpoints)
+    drafts = tuple(dataclasses.replace(one, digest=source.draft_digests[one.name]) for one in request.generate.drafts)
     return dataclasses.replace(
-        request, generate=dataclasses.replace(request.generate, checkpoints=checkpoints),
+        request, generate=dataclasses.replace(request.generate, checkpoints=checkpoints, drafts=drafts),
         source=dataclasses.replace(request.source, digest=source.digest, format=source.format),
         accuracy=dataclasses.replace(request.accuracy, evaluation=evaluation))

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import httpx
 
+from enginewright_builder.contract import DRAFT_FOLDER, with_draft
 from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.packages import packages
@@ -189,11 +190,13 @@ class Vllm(Within):
 
 
 class VllmServer(Vllm):
-    """vLLM with the model in ``folder``, as a child process. Of this process's environment it gets no credentials."""
+    """vLLM with the model in ``folder``, as a child process; ``draft`` has the model that proposes tokens, where the
+    arguments ask for one. Of this process's environment it gets no credentials."""
 
-    def __init__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float = READY_SECONDS) -> None:
+    def __init__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float = READY_SECONDS,
+                 draft: Path | None = None) -> None:
         super().__init__(arguments, ready_seconds=ready_seconds)
-        self.folder = folder
+        self.folder, self.draft = folder, draft
         self._scratch = tempfile.TemporaryDirectory(prefix="enginewright-vllm-", ignore_cleanup_errors=True)
         self._child: asyncio.subprocess.Process | None = None
         self.log_file = Path(self._scratch.name) / "vllm.log"
@@ -210,13 +213,20 @@ class VllmServer(Vllm):
     def command(self, port: int) -> list[str]:
         """``-S``: of this interpreter's own packages none are on the path."""
         return [sys.executable, "-s", "-S", "-m", "vllm.entrypoints.cli.main", "serve", str(self.folder.resolve()),
-                *self.words(), f"--host={HOST}", f"--port={port}"]
+                *with_draft(self.words(), str(self._link)), f"--host={HOST}", f"--port={port}"]
 
     def environment(self) -> dict[str, str]:
         passed = {name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_OF_GPUS)}
         return {**passed, "HOME": self._scratch.name, "PYTHONPATH": str(packages()), **self.variables()}
 
+    @property
+    def _link(self) -> Path:
+        """To the draft: vLLM takes some names of folders for other methods of speculation."""
+        return Path(self._scratch.name) / DRAFT_FOLDER
+
     async def _begin(self, port: int) -> None:
+        if self.draft is not None:
+            self._link.symlink_to(self.draft.resolve())
         with self.log_file.open("wb") as log:
             self._child = await asyncio.create_subprocess_exec(
                 *self.command(port), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment(),

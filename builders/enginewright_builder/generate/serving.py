@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from enginewright_builder import contract
-from enginewright_builder.contract import CONTRACT_VERSION, SERVING_FILE
+from enginewright_builder.contract import CONTRACT_VERSION, DRAFT_FOLDER, SERVING_FILE, with_draft
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.competition import Result
 from enginewright_builder.generate.gate import Judgement
@@ -20,7 +20,8 @@ SERVER = "vllm"
 
 @dataclass(frozen=True, kw_only=True)
 class Serving:
-    """``words`` are of vLLM's command line, after ``serve`` and the folder. ``load`` is what was measured of just these
+    """``words`` are of vLLM's command line, after ``serve`` and the folder; ``DRAFT_PLACE`` in them stands for the
+    folder of the draft, where ``settings`` name one. ``load`` is what was measured of just these
     settings, ``gate`` how they were held against the unquantised model. ``checkpoint`` names the one whose files were
     published; empty where they are the source's."""
 
@@ -41,9 +42,10 @@ class Serving:
     version: int = CONTRACT_VERSION
 
     def command(self, folder: Path, name: str) -> str:
-        """For a shell that has vLLM; the model is in ``folder``, and clients call it ``name``."""
+        """For a shell that has vLLM; the model is in ``folder``, a draft beside it, and clients call it ``name``."""
         variables = [f"{key}={shlex.quote(value)}" for key, value in sorted(self.environment.items())]
-        words = shlex.join(["vllm", "serve", str(folder), f"--served-model-name={name}", *self.words])
+        given = with_draft(self.words, str(folder.parent / DRAFT_FOLDER))
+        words = shlex.join(["vllm", "serve", str(folder), f"--served-model-name={name}", *given])
         return " ".join([*variables, words])
 
 

@@ -47,15 +47,18 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Supervised:
     """Makes servers, as :class:`enginewright_builder.generate.trial.Open`, one at a time. Their model is the folder
-    that the supervisor knows: of the same files. A hand-over's checkpoint is the one of that name there."""
+    that the supervisor knows: of the same files. A hand-over's checkpoint is the one of that name there, and so is a
+    draft."""
 
     control: Path
     witness: Path
 
-    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> SupervisedServer:
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float,
+                 draft: Path | None = None) -> SupervisedServer:
         listed = folder.parent.name == CHECKPOINTS and hand_over.left(folder.parent.parent)
         checkpoint = folder.name if listed else ""
-        return SupervisedServer(self, arguments, ready_seconds=ready_seconds, checkpoint=checkpoint)
+        return SupervisedServer(self, arguments, ready_seconds=ready_seconds, checkpoint=checkpoint,
+                                draft=draft.name if draft else "")
 
     def look(self, patience: float = MACHINE_SECONDS) -> Machine:
         """At what the supervisor's container sees. Raises :class:`TransientError` ``ServerSilent`` where nothing comes
@@ -83,9 +86,9 @@ class SupervisedServer(Vllm):
     """vLLM that a supervisor starts. Where several are entered, the last one runs."""
 
     def __init__(self, place: Supervised, arguments: ServerArguments, *, ready_seconds: float,
-                 checkpoint: str = "") -> None:
+                 checkpoint: str = "", draft: str = "") -> None:
         super().__init__(arguments, ready_seconds=ready_seconds)
-        self._place, self._id, self._checkpoint = place, "", checkpoint
+        self._place, self._id, self._checkpoint, self._draft = place, "", checkpoint, draft
 
     async def memory_bytes(self) -> int:
         """The second measurement from now has begun after now."""
@@ -102,7 +105,7 @@ class SupervisedServer(Vllm):
     async def _begin(self, port: int) -> None:
         self._id = uuid.uuid4().hex
         self._want(Wanted(id=self._id, words=tuple(self.words()), environment=self.variables(), port=port,
-                          checkpoint=self._checkpoint))
+                          checkpoint=self._checkpoint, draft=self._draft))
 
     def _status(self) -> int | None:
         state = self._state()

@@ -19,6 +19,7 @@ from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.figures import Figures, Objective, figures
 from enginewright_builder.generate.layers import Layers, cached_tokens, layers
 from enginewright_builder.generate.load import closed_loop
+from enginewright_builder.generate.speculation import Speculated, speculated
 
 # Requests in flight; at each level as many times that many are sent.
 LEVELS, ROUNDS, FEWEST = (1, 4, 16, 64, 256), 2, 4
@@ -44,7 +45,7 @@ class Aim:
 class Point:
     """One load: so many requests in flight, and what it came to. ``value`` is what is compared: requests a second that
     meet the objective, or tokens a second where none is asked for; ``meets``: so many meet it as were asked for.
-    ``cached_tokens`` of the prompts were answered by the prefix cache."""
+    ``cached_tokens`` of the prompts were answered by the prefix cache; ``speculated`` is None where nothing was."""
 
     concurrency: int
     figures: Figures
@@ -52,6 +53,7 @@ class Point:
     meets: bool
     layers: Layers | None = None
     cached_tokens: float = 0.0
+    speculated: Speculated | None = None
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -94,7 +96,8 @@ async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: flo
                         objective=aim.objective)
         after = await metrics()
         points.append(dataclasses.replace(point(level, found, aim, layers(before, after, answers)),
-                                          cached_tokens=cached_tokens(before, after)))
+                                          cached_tokens=cached_tokens(before, after),
+                                          speculated=speculated(before, after)))
         if time.monotonic() >= end or is_full(points):
             break
     return points

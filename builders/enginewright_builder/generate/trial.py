@@ -34,9 +34,11 @@ RESERVE_SECONDS = 10.0
 
 
 class Open(Protocol):
-    """Makes a server of the model in ``folder``, which is started when it is entered."""
+    """Makes a server of the model in ``folder``, which is started when it is entered. Where the arguments ask for a
+    draft it is in the folder ``draft``."""
 
-    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> Running: ...
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float,
+                 draft: Path | None = None) -> Running: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +82,8 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What all trials of a build share. Each gets ``load_seconds`` of load. The source is in ``folder``, and
-    ``checkpoints`` are the folders of others by their names."""
+    """What all trials of a build share. Each gets ``load_seconds`` of load. The source is in ``folder``;
+    ``checkpoints`` are the folders of others by their names, ``drafts`` those of models that propose tokens."""
 
     folder: Path
     asks: Sequence[Ask]
@@ -91,6 +93,7 @@ class Bench:
     budget: Budget
     open: Open
     checkpoints: Mapping[str, Path] = field(default_factory=dict)
+    drafts: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -186,7 +189,9 @@ class Bench:
 
     def _server(self, candidate: Candidate) -> Running:
         folder = self.checkpoints[candidate.checkpoint] if candidate.checkpoint else self.folder
-        return self.open(folder, candidate.arguments, ready_seconds=min(READY_SECONDS, max(1.0, self.left)))
+        name = candidate.arguments.draft
+        return self.open(folder, candidate.arguments, ready_seconds=min(READY_SECONDS, max(1.0, self.left)),
+                         draft=self.drafts[name] if name else None)
 
     async def _load(self, client: Client, server: Running) -> list[Point]:
         return await measure(client, self.asks, self.aim, seconds=self.load_seconds, metrics=server.metrics)

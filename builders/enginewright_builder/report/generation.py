@@ -27,7 +27,8 @@ class Prompts:
 class GenerateReport:
     """``command`` repeats the build by hand. ``trials`` begin with the reference, as vLLM serves it by default;
     ``default`` is the best load of it, and ``gain`` what ships against that; ``confirmed`` says whether the default was
-    measured again after all others. ``steps`` are seconds of each, ``checkpoints`` the user's own, with their digests.
+    measured again after all others. ``steps`` are seconds of each, ``checkpoints`` and ``drafts`` the user's own, with
+    their digests.
     Fields are only ever added within one ``version``."""
 
     model_name: str
@@ -49,6 +50,7 @@ class GenerateReport:
     steps: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     checkpoints: tuple[CheckpointRequest, ...] = ()
+    drafts: tuple[CheckpointRequest, ...] = ()
     version: int = CONTRACT_VERSION
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder import contract
-from enginewright_builder.contract import REPORT_FILE, REPORT_PAGE
+from enginewright_builder.contract import DRAFT_FOLDER, REPORT_FILE, REPORT_PAGE, with_draft
 from enginewright_builder.generate.competition import described
 from enginewright_builder.generate.sweep import Aim, Point
 from enginewright_builder.generate.trial import Trial
@@ -30,7 +30,8 @@ def render(report: GenerateReport) -> str:
     return template("generation.html.jinja").render(
         report=report, serving=report.serving, headline=headline(report), objective=objective(report.serving.aim),
         verdict=words.VERDICTS, charts={"pareto": pareto(report)}, vega=vega.script(), drawing=drawing(),
-        cost=cost(report.serving.load))
+        cost=cost(report.serving.load), words=with_draft(report.serving.words, DRAFT_FOLDER),
+        guessed=any(one.speculated for trial in report.trials for one in trial.points))
 
 
 def headline(report: GenerateReport) -> str:

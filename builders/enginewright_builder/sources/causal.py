@@ -64,6 +64,11 @@ def locate_causal(path: Path) -> Causal:
                   heads=_count(config, "num_attention_heads", "n_head"), cached=_cached(config))
 
 
+def weight_bytes(folder: Path) -> int:
+    """Of the files that hold them."""
+    return sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+
+
 def _cached(config: Mapping[str, Any]) -> int:
     """A key and a value of each head that has its own, in each layer."""
     heads = _count(config, "num_attention_heads", "n_head")

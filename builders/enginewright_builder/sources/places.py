@@ -13,6 +13,8 @@ from enginewright_builder.contract import BuildRequest, ErrorReport
 SOURCE, EVALUATION, CALIBRATION, UNPACKED = "source", "evaluation", "calibration", "unpacked"
 # Each checkpoint of a language model has a folder of its name below this one.
 CHECKPOINTS = "checkpoints"
+# And each draft below this one.
+DRAFTS = "drafts"
 
 
 def as_written(report: ErrorReport, request: BuildRequest, scratch: Path) -> ErrorReport:
@@ -31,9 +33,11 @@ def _names(request: BuildRequest, scratch: Path) -> Iterator[tuple[str, str]]:
         if data is not None and "://" in data.uri:
             # The last part of the URI is the file's name there.
             yield str(scratch / folder), _parent(data.uri)
-    for one in request.generate.checkpoints if request.generate else ():
-        if "://" in one.uri:
-            yield str(scratch / CHECKPOINTS / one.name), _parent(one.uri)
+    for folder, listed in ((CHECKPOINTS, request.generate.checkpoints), (DRAFTS, request.generate.drafts)) if (
+            request.generate) else ():
+        for one in listed:
+            if "://" in one.uri:
+                yield str(scratch / folder / one.name), _parent(one.uri)
     yield str(scratch / UNPACKED), request.source.uri
 
 

@@ -1,5 +1,5 @@
-"""A whole build of a small language model with a real vLLM: the reference, n-gram speculation and two checkpoints, of
-which one is broken on purpose, which starts a server five times; and what was published, served as its
+"""A whole build of a small language model with a real vLLM: the reference, n-gram speculation, a draft, and two
+checkpoints, of which one is broken on purpose, which starts a server six times; and what was published, served as its
 serving.json says."""
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from enginewright_builder.contract import (
 from enginewright_builder.engine_store.manifest import verify
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.arguments import ServerArguments
+from enginewright_builder.generate.candidates import PROPOSED
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.resolving import resolve_model
 from enginewright_builder.generate.server import VllmServer
@@ -40,23 +41,25 @@ from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.report.generation import GenerateReport
 from enginewright_builder.steps import Budget, Steps
 from support import browser
-from support.language_model import tiny, vllm
+from support.language_model import cut, tiny, vllm
 from support.supervising import supervised
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(2400)]
 
 # Random weights choose between tokens that are nearly alike, so that the floor is not 0.
 TOLERANCE, PROMPTS = 0.15, 20
-# What the reference and n-gram speculation set.
-BASE = {"dtype", "cache_gib", "threads", "enforce_eager", "speculative_tokens"}
+# What the reference and speculation set.
+BASE = {"dtype", "cache_gib", "threads", "enforce_eager", "speculative_tokens", "draft"}
 
 
-def reference_and_ngrams(folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> VllmServer:
+def reference_and_ngrams(folder: Path, arguments: ServerArguments, *, ready_seconds: float,
+                         draft: Path | None = None) -> VllmServer:
     """To start a server for each candidate and setting would take minutes."""
-    of_both = arguments.speculative_tokens and folder.name in ("sound", "broken")
+    of_both = (arguments.speculative_tokens and folder.name in ("sound", "broken")) or (
+        arguments.draft and arguments.speculative_tokens != PROPOSED)
     if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE or of_both:
         raise UserError("ServerLoadFailed", "not in this test")
-    return VllmServer(folder, arguments, ready_seconds=ready_seconds)
+    return VllmServer(folder, arguments, ready_seconds=ready_seconds, draft=draft)
 
 
 def sharded(source: Path, folder: Path) -> Path:
@@ -96,7 +99,8 @@ def request_(tmp_path_factory: pytest.TempPathFactory) -> BuildRequest:
                         engine=EngineRequest(build_budget_seconds=3000),
                         accuracy=AccuracyRequest(metric="agreement", tolerance=TOLERANCE,
                                                  evaluation=DataRequest(uri=str(place / "prompts.jsonl"))),
-                        generate=GenerateRequest(ttft_ms=60_000, tpot_ms=60_000, checkpoints=checkpoints))
+                        generate=GenerateRequest(ttft_ms=60_000, tpot_ms=60_000, checkpoints=checkpoints, drafts=(
+                            CheckpointRequest(name="short", uri=str(cut(source, place / "eagle-1", 1))),)))
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +144,16 @@ def test_a_checkpoint_that_is_sound_passes_and_a_broken_one_is_refused(outcome: 
     assert "differ from the unquantised model's" in spoiled.reason or "diverge by" in spoiled.reason
 
 
+def test_a_draft_proposes_tokens_and_changes_none(outcome: Outcome) -> None:
+    """vLLM would take its folder for a head of EAGLE by the name."""
+    found = next(one for one in outcome.candidates if one.name == f"draft short, {PROPOSED} tokens")
+    assert found.verdict in ("Shipped", "Passed", "Slower"), found.reason
+    assert found.accuracy is not None
+    assert found.accuracy >= 1 - TOLERANCE
+    assert found.tokens is not None
+    assert found.tokens.proposed > found.tokens.accepted >= 0
+
+
 def test_its_page_is_drawn(outcome: Outcome, request_: BuildRequest, tmp_path: Path) -> None:
     shown = browser.show(Path(request_.store_path) / outcome.fingerprint / "report.html", tmp_path / "profile")
     assert shown.console == ()
@@ -152,7 +166,8 @@ def test_what_was_published_serves_as_it_says(outcome: Outcome, request_: BuildR
 
     async def answered() -> str:
         settings = read_serving(folder).settings
-        async with VllmServer(folder / "model", settings, ready_seconds=900) as server, \
+        draft = folder / "draft" if settings.draft else None
+        async with VllmServer(folder / "model", settings, ready_seconds=900, draft=draft) as server, \
                 Client(server.http_url) as client:
             answer = await client.stream(Ask(prompt="count to 3", max_tokens=4, exact=True))
         return answer.error or f"{answer.output_tokens} tokens"
@@ -161,7 +176,8 @@ def test_what_was_published_serves_as_it_says(outcome: Outcome, request_: BuildR
 
 
 class ReferenceAndCheckpoint(Supervised):
-    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> SupervisedServer:
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float,
+                 draft: Path | None = None) -> SupervisedServer:
         if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE or \
                 arguments.speculative_tokens or folder.name == "broken":
             raise UserError("ServerLoadFailed", "not in this test")

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +43,7 @@ from enginewright_builder.generate.gate import score
 from enginewright_builder.generate.kept_prompts import keep_prompts
 from enginewright_builder.generate.packages import packages
 from enginewright_builder.generate.server import PROVEN_WORDS
+from enginewright_builder.generate.speculation import speculated
 from enginewright_builder.generate.teacher import record
 from enginewright_builder.pod import renewing
 from enginewright_builder.triton import process
@@ -49,7 +51,7 @@ from enginewright_builder.triton.ports import HOST, free_ports
 from support.apiserver import eventually
 from support.children import children_of
 from support.dashboards import expressions
-from support.language_model import CACHE_VARIABLE, tiny, vllm
+from support.language_model import CACHE_VARIABLE, cut, tiny, vllm
 from support.prometheus import RULES, at_once, fired, running
 from support.published_language_model import built_language_model
 
@@ -67,12 +69,12 @@ class Replica:
     log: Path
 
 
-def container() -> dict[str, Any]:
+def container(settings: ServerArguments = SETTINGS) -> dict[str, Any]:
     """The server's own, of what a build with these settings has published."""
     children = children_of("chat", {"source": {"uri": "pvc://models/tiny"}, "placement": {"accelerator": "cpu"}})
     outcome = built_language_model(
-        children.fingerprint, words=(*PROVEN_WORDS, *SETTINGS.words()),
-        environment=SETTINGS.environment())
+        children.fingerprint, words=(*PROVEN_WORDS, *settings.words()),
+        environment=settings.environment(), draft=settings.draft)
     made = deployment(children.owner, children.spec, replace(children.record, outcome=outcome), children.placement,
                       children.config)
     found: dict[str, Any] = made["spec"]["template"]["spec"]["containers"][0]
@@ -98,8 +100,14 @@ def here(asked: dict[str, Any], model: Path, home: Path, port: int) -> tuple[lis
 async def replica(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Replica]:
     vllm()
     place = tmp_path_factory.mktemp("replica")
-    (port,), log = free_ports(1), place / "log"
-    command, environment = here(container(), tiny(place / "tiny"), place, port)
+    (port,) = free_ports(1)
+    async with started(*here(container(), tiny(place / "tiny"), place, port), place, port) as found:
+        yield found
+
+
+@asynccontextmanager
+async def started(command: list[str], environment: dict[str, str], place: Path, port: int) -> AsyncIterator[Replica]:
+    log = place / "log"
     with log.open("wb") as output:
         child = await asyncio.create_subprocess_exec(*command, env=environment, cwd=place, stdout=output, stderr=output,
                                                      stdin=asyncio.subprocess.DEVNULL, start_new_session=True)
@@ -109,6 +117,22 @@ async def replica(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rep
         yield running
     finally:
         await process.end(child, 5.0)
+
+
+async def test_one_with_a_draft_finds_it_where_the_store_is_mounted(tmp_path: Path) -> None:
+    vllm()
+    source, (port,) = tiny(tmp_path / "model"), free_ports(1)
+    cut(source, tmp_path / "draft", 1)
+    asked = container(replace(SETTINGS, speculative_tokens=2, draft="small"))
+    (mount,) = (one for one in asked["volumeMounts"] if one.get("subPath", "").endswith("/draft"))
+    asked["args"] = [word.replace(mount["mountPath"], str(tmp_path / "draft")) for word in asked["args"]]
+    async with (started(*here(asked, source, tmp_path, port), tmp_path, port), ProbeClient(deadline=120) as prober,
+                httpx.AsyncClient(trust_env=False, timeout=60) as client):
+        await prober.complete(HOST, "chat", make_prompt(1), port)
+        found = speculated("", (await client.get(f"http://{HOST}:{port}/metrics")).text)
+    assert found is not None
+    assert found.proposed == 2 * found.rounds > 0
+    assert len(found.at) == 2
 
 
 async def ready(replica: Replica) -> None:

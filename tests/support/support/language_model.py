@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -67,3 +69,17 @@ def tiny(folder: Path) -> Path:
         num_key_value_heads=2, max_position_embeddings=512, initializer_range=0.3, bos_token_id=0, eos_token_id=0,
         tie_word_embeddings=False)).save_pretrained(folder)
     return tokenizer(folder)
+
+
+def cut(source: Path, folder: Path, layers: int) -> Path:
+    """A model of the first ``layers`` of ``source``, with its tokeniser: a draft that needs no training."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(source, folder)
+    config = folder / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "num_hidden_layers": layers}))
+    weights = load_file(source / "model.safetensors")
+    kept = {name: weight for name, weight in weights.items()
+            if not (found := re.match(r"model\.layers\.(\d+)\.", name)) or int(found[1]) < layers}
+    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder

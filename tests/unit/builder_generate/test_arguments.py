@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,19 @@ def test_each_setting_has_its_word_in_one_order() -> None:
         '--speculative-config={"method":"ngram","num_speculative_tokens":3}', "--enforce-eager"]
     assert settings.environment() == {"VLLM_CPU_KVCACHE_SPACE": "4", "OMP_NUM_THREADS": "2",
                                       "TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+
+
+def test_a_draft_is_named_by_the_place_that_each_machine_fills_in(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vllm").mkdir()
+    monkeypatch.setenv(PACKAGES_VARIABLE, str(tmp_path))
+    arguments = ServerArguments(speculative_tokens=3, draft="small")
+    assert arguments.words()[-1] == (
+        '--speculative-config={"method":"draft_model","model":"{draft}","num_speculative_tokens":3}')
+    server = VllmServer(tmp_path, arguments, draft=tmp_path / "eagle-3")
+    (word,) = (one for one in server.command(1) if one.startswith("--speculative-config="))
+    place = Path(json.loads(word.partition("=")[2])["model"])
+    assert (place.is_absolute(), place.name) == (True, "draft")
 
 
 def test_a_gpus_server_compiles_and_says_nothing_of_a_cpu() -> None:

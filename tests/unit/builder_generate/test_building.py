@@ -106,9 +106,12 @@ class Servers:
     def __init__(self, choose: Callable[[ServerArguments], dict[str, Any]],
                  of_folder: Callable[[Path], dict[str, Any]] = lambda folder: {}) -> None:
         self.choose, self.of_folder, self.started = choose, of_folder, list[ServerArguments]()
+        self.drafts = set[Path]()
 
-    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float) -> FakeServer:
+    def __call__(self, folder: Path, arguments: ServerArguments, *, ready_seconds: float,
+                 draft: Path | None = None) -> FakeServer:
         self.started.append(arguments)
+        self.drafts |= {draft} if draft else set()
         return FakeServer(**{"model": counting, **self.choose(arguments), **self.of_folder(folder)})
 
 
@@ -514,6 +517,131 @@ def test_names_of_checkpoints_are_checked(listed: list[tuple[str, str]], field: 
     with pytest.raises(UserError, match=said) as caught:
         resolve_model(ask(generate=wishes), tmp_path / "scratch")
     assert (caught.value.reason, caught.value.field) == ("RequestInvalid", f"spec.engine.checkpoints{field}")
+
+
+@pytest.fixture
+def draft(source: Path, tmp_path: Path) -> Path:
+    """A model of less weights than the source."""
+    folder = tmp_path / "tiny"
+    shutil.copytree(source, folder)
+    save_file({"weight": np.zeros(2, np.float32)}, folder / "model.safetensors")
+    return folder
+
+
+def drafting(**places: str | Path) -> GenerateRequest:
+    return GenerateRequest(drafts=tuple(CheckpointRequest(name=name, uri=str(uri)) for name, uri in places.items()))
+
+
+def only_the_draft_answers(arguments: ServerArguments) -> dict[str, Any]:
+    return {"trouble": "" if arguments.draft and only_ngrams_answer(arguments)["trouble"] == "" else "event"}
+
+
+def test_a_draft_that_serves_better_ships_beside_the_sources_files(
+        ask: Callable[..., BuildRequest], source: Path, draft: Path, tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two halves, as a pod has it: what the first one left is all that the second one has."""
+    request, folder = ask(generate=drafting(small=draft)), tmp_path / "left"
+    monkeypatch.delenv(PACKAGES_VARIABLE)
+    resolved = run_resolve(request, tmp_path, Tracker(Silent()))
+    assert resolved.source is not None
+    assert resolved.source.draft_digests.keys() == {"small"}
+    assert run_finalists(request, tmp_path, Tracker(Silent()), folder) is None
+    shutil.rmtree(draft)
+    servers = Servers(only_the_draft_answers)
+    outcome = run_proof(folder, None, Tracker(Silent()), servers)
+    assert outcome.error is None
+    assert outcome.generate is not None
+    assert servers.drafts == {folder / "drafts" / "small"}
+    assert (outcome.generate.name, outcome.generate.draft, outcome.generate.checkpoint) == (
+        "draft small, 4 tokens", "small", "")
+    assert outcome.fingerprint == resolved.fingerprint
+    published = tmp_path / "store" / outcome.fingerprint
+    files = verify(published, outcome.fingerprint, manifest_digest=outcome.manifest_digest).files
+    assert {"model/model.safetensors", "draft/model.safetensors", "draft/config.json"} <= set(files)
+    assert "draft/pytorch_model.bin" not in files
+    sizes = [sum(one.stat().st_size for one in place.rglob("*") if one.is_file())
+             for place in (folder / "model", folder / "drafts" / "small")]
+    assert outcome.generate.size_bytes == sum(sizes)
+    assert f'"model":"{published}/draft"' in read_serving(published).command(published / "model", "mine")
+    report = load(GenerateReport, (published / "build-report.json").read_text())
+    assert [(one.name, one.uri, one.digest) for one in report.drafts] == [
+        ("small", str(draft), resolved.source.draft_digests["small"])]
+    assert any("Draft small ships" in note for note in report.notes)
+
+
+def test_a_draft_that_the_server_does_not_take_fails_alone(ask: Callable[..., BuildRequest], draft: Path,
+                                                           tmp_path: Path) -> None:
+    error = UserError("ServerLoadFailed", "vLLM ended with status 1: NotImplementedError: no draft models here")
+    outcome = built(ask(generate=drafting(small=draft)), tmp_path / "scratch",
+                    Servers(lambda arguments: {"error": error} if arguments.draft else {}))
+    failed = next(one for one in outcome.candidates if one.name == "draft small, 4 tokens")
+    assert (failed.verdict, failed.reason) == ("Failed", error.message)
+    assert outcome.generate is not None
+    assert not (tmp_path / "store" / outcome.fingerprint / "draft").exists()
+
+
+def test_a_draft_that_changes_the_answers_is_refused(ask: Callable[..., BuildRequest], draft: Path,
+                                                     tmp_path: Path) -> None:
+    outcome = built(ask(generate=drafting(small=draft)), tmp_path / "scratch",
+                    Servers(lambda arguments: {"model": other if arguments.draft else counting}))
+    refused = next(one for one in outcome.candidates if one.name == "draft small, 4 tokens")
+    assert refused.verdict == "AccuracyRefused"
+    assert "100.00% differ" in refused.reason
+
+
+def _renamed(folder: Path, old: str, new: str) -> None:
+    file = folder / "tokenizer.json"
+    whole = json.loads(file.read_text())
+    vocabulary = whole["model"]["vocab"]
+    vocabulary[new] = vocabulary.pop(old)
+    file.write_text(json.dumps(whole))
+
+
+def _sentencepiece(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer.model").write_bytes(b"pieces")
+
+
+@pytest.mark.parametrize(("spoil", "reason", "said"), [
+    (lambda folder: _settings(folder, vocab_size=300), "DraftMismatch", "300 tokens, and the source's 257"),
+    (lambda folder: _renamed(folder, "A", "AA"), "DraftMismatch", "is 'AA', and 'A' of the source"),
+    (_sentencepiece, "DraftMismatch", "save both as tokenizer.json"),
+    (lambda folder: save_file({"weight": np.zeros(4, np.float32)}, folder / "model.safetensors"), "DraftMismatch",
+     "no less time"),
+    (lambda folder: (folder / "tokenizer.json").write_text("{}"), "SourceCorrupt", "tokenizer.json cannot be read"),
+    (lambda folder: _settings(folder, auto_map={"AutoModel": "m.M"}), "UnsupportedModel", "draft small: "),
+    (lambda folder: _settings(folder, architectures=["BertModel"]), "UnsupportedModel", "draft small: "),
+    (lambda folder: (folder / "model.safetensors").write_bytes(b"cut"), "SourceCorrupt", "draft small: "),
+    (shutil.rmtree, "SourceNotFound", "tiny"),
+], ids=["vocabulary", "token", "tokeniser", "size", "unreadable", "code", "no-language-model", "cut", "gone"])
+def test_a_draft_that_does_not_fit_is_refused_by_its_field(
+        spoil: Callable[[Path], Any], reason: str, said: str, ask: Callable[..., BuildRequest], draft: Path,
+        tmp_path: Path) -> None:
+    spoil(draft)
+    with pytest.raises(UserError) as caught:
+        resolve_model(ask(generate=drafting(small=draft)), tmp_path / "scratch")
+    assert said in caught.value.message
+    assert (caught.value.reason, caught.value.field) == (reason, "spec.engine.drafts[0].uri")
+    assert caught.value.remedy
+
+
+def test_a_draft_may_be_of_another_architecture_and_a_shorter_context(ask: Callable[..., BuildRequest], draft: Path,
+                                                                      tmp_path: Path) -> None:
+    """vLLM goes on without proposals where a text is longer than the draft reads."""
+    _settings(draft, architectures=["GPT2LMHeadModel"], max_position_embeddings=64)
+    resolved = resolve_model(ask(generate=drafting(small=draft)), tmp_path / "scratch")
+    assert resolved.drafts["small"].context == 64
+
+
+@pytest.mark.parametrize(("listed", "field", "said"), [
+    ([("a/b", "x")], "[0].name", "cannot name a draft"), ([("a", "x"), ("a", "y")], "[1].name", "two drafts have"),
+    ([(f"d{one}", "x") for one in range(5)], "", "5 drafts are too many")])
+def test_names_of_drafts_are_checked(listed: list[tuple[str, str]], field: str, said: str,
+                                     ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    wishes = GenerateRequest(drafts=tuple(CheckpointRequest(name=name, uri=uri) for name, uri in listed))
+    with pytest.raises(UserError, match=said) as caught:
+        resolve_model(ask(generate=wishes), tmp_path / "scratch")
+    assert (caught.value.reason, caught.value.field) == ("RequestInvalid", f"spec.engine.drafts{field}")
 
 
 def test_the_reports_command_says_what_was_asked_for(ask: Callable[..., BuildRequest]) -> None:

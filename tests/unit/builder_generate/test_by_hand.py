@@ -71,8 +71,17 @@ def test_checkpoints_are_listed_by_name_and_place(packages: Path) -> None:
 
 @pytest.mark.parametrize("word", ["awq", "=/models/awq", "awq="])
 def test_a_checkpoint_needs_a_name_and_a_place(word: str, packages: Path) -> None:
-    with pytest.raises(ContractError, match=f"--checkpoint: got '{word}', expected NAME=URI"):
-        asked("--checkpoint", word)
+    for option in ("--checkpoint", "--draft"):
+        with pytest.raises(ContractError, match=f"{option}: got '{word}', expected NAME=URI"):
+            asked(option, word)
+
+
+def test_drafts_are_listed_by_name_and_place(packages: Path) -> None:
+    request = asked("--evaluation", "p.jsonl", "--draft", "small=/models/small", "--budget-seconds", "77")
+    assert request.generate == GenerateRequest(drafts=(CheckpointRequest(name="small", uri="/models/small"),))
+    words = shlex.split(command(request))
+    assert hand_request(parse_by_hand([*words[1:-1], "out"]), Path("out")) == request
+    assert "drafts" not in asked().to_json(), "as it was before there were any"
 
 
 @pytest.mark.parametrize("words", [
@@ -84,7 +93,7 @@ def test_options_of_engines_are_refused(words: list[str], packages: Path) -> Non
 
 
 @pytest.mark.parametrize("words", [["--ttft-ms", "5"], ["--tpot-ms", "5"], ["--context", "5"],
-                                   ["--checkpoint", "a=b"]])
+                                   ["--checkpoint", "a=b"], ["--draft", "a=b"]])
 def test_options_of_language_models_are_refused_without_the_task(words: list[str]) -> None:
     with pytest.raises(ContractError, match=f"{words[0]}: got .*; leave it out, or add --task generate"):
         hand_request(parse_by_hand(["--model", "m", "--output", "out", *words]), Path("out"))

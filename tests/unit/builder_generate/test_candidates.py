@@ -12,6 +12,7 @@ from enginewright_builder.generate.ability import Ability
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import (
     candidates,
+    drafted,
     ground,
     listed,
     reference,
@@ -150,3 +151,27 @@ def test_a_checkpoint_goes_together_with_settings() -> None:
     assert merged is not None
     assert (merged.checkpoint, merged.precision, merged.arguments.dtype, merged.arguments.speculative_tokens) == (
         "awq", "awq", "auto", 4)
+
+
+def test_the_source_with_each_draft_is_a_candidate_of_its_own_weights() -> None:
+    on = base(H100)
+    [small] = drafted({"small": dataclasses.replace(MODEL, heads=4)}, MODEL, on)
+    assert (small.name, small.precision, small.unavailable) == ("draft small, 4 tokens", "bf16", "")
+    assert small.arguments == dataclasses.replace(on, draft="small", speculative_tokens=4)
+    assert small.speculates
+    assert not small.other_weights
+
+
+def test_a_draft_whose_heads_the_gpus_do_not_share_is_not_tried() -> None:
+    four = dataclasses.replace(base(H100), tensor_parallel_size=4)
+    named = drafted({"nine": MODEL, "eight": dataclasses.replace(MODEL, heads=8)}, MODEL, four)
+    assert [one.unavailable for one in named] == [
+        "the draft's 9 attention heads are not divisible by 4, the number of GPUs", ""]
+
+
+@pytest.mark.parametrize(("cached", "expected"), [(MODEL.cached, 8), (MODEL.cached // 4, 5), (0, 4)])
+def test_on_a_cpu_as_many_tokens_fit_into_the_cache_as_without_the_draft(cached: int, expected: int) -> None:
+    four = dataclasses.replace(base(OLD_CPU), cache_gib=4)
+    [small] = drafted({"small": dataclasses.replace(MODEL, cached=cached)}, MODEL, four)
+    assert small.arguments.cache_gib == expected
+    assert drafted({"small": MODEL}, dataclasses.replace(MODEL, cached=0), four)[0].arguments.cache_gib == 4

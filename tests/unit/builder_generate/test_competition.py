@@ -12,22 +12,27 @@ import pytest
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.competition import Result, candidates_of, chosen, judged, settings_of
-from enginewright_builder.generate.figures import Objective, figures
+from enginewright_builder.generate.figures import Objective, Spread, figures
 from enginewright_builder.generate.gate import Judgement, Loss
+from enginewright_builder.generate.speculation import Speculated
 from enginewright_builder.generate.sweep import Aim, Point, gains, point
 from enginewright_builder.generate.trial import Known, Trial
 
 BASE = ServerArguments(dtype="float32")
 PASSED = Judgement(prompts=20, places=60, disagreement=Loss(value=0, floor=0, beyond=0, high=0.1),
                    divergence=Loss(value=0, floor=0, beyond=0, high=0.1))
-NAMES = {"grams": {"speculative_tokens": 4}, "cache": {"kv_cache_dtype": "fp8"}}
+NAMES = {"grams": {"speculative_tokens": 4}, "cache": {"kv_cache_dtype": "fp8"},
+         **{f"draft small, {tokens} tokens": {"draft": "small", "speculative_tokens": tokens} for tokens in (2, 4)}}
+# Of four tokens at once the last two are never taken, and a round takes as long as two steps of the model alone.
+WASTED = Speculated(rounds=100, proposed=400, accepted=150, at=(90, 60, 0, 0))
 
 CHECKPOINTS = ("awq", "gptq")
 
 
-def at(value: float, *, meets: bool = True) -> Point:
+def at(value: float, *, meets: bool = True, tpot_ms: float = 10.0, guessed: Speculated | None = None) -> Point:
     nothing = point(64, figures([], begin=0.0, end=1.0), Aim(objective=Objective()))
-    return dataclasses.replace(nothing, value=value, meets=meets)
+    times = dataclasses.replace(nothing.figures, tpot_ms=Spread(p50=tpot_ms, p90=tpot_ms, p99=tpot_ms))
+    return dataclasses.replace(nothing, figures=times, value=value, meets=meets, speculated=guessed)
 
 
 def candidate(name: str) -> Candidate:
@@ -59,8 +64,10 @@ class Bench:
         return (at(self.again),)
 
     def _trial(self, one: Candidate) -> Trial:
+        value = self.values.get(one.name, 10.0)
+        load = at(value, tpot_ms=8.0, guessed=WASTED) if one.arguments.draft else at(value)
         return Trial(name=one.name, precision=one.precision, arguments=one.arguments, verdict="Passed",
-                     points=(at(self.values.get(one.name, 10.0)),), judgement=PASSED, start_seconds=1.0,
+                     points=(load,), judgement=PASSED, start_seconds=1.0,
                      checkpoint=one.checkpoint)
 
 
@@ -130,3 +137,17 @@ async def test_settings_are_tried_around_the_checkpoint_that_leads() -> None:
     assert "awq + gptq + grams" not in bench.tried
     assert (result.shipped.name, result.shipped.checkpoint) == ("gptq + grams, 16 requests at once", "gptq")
     assert result.trials[0].checkpoint == ""
+
+
+async def test_a_draft_is_tried_once_more_with_as_many_tokens_as_its_own_measurement_says() -> None:
+    """Two places of four were worth their time. Of what speculates the best one goes together with what else gained."""
+    fewer = "draft small, 2 tokens"
+    bench = Bench({"draft small, 4 tokens": 11, fewer: 13, "grams": 12, "cache": 11, f"{fewer} + cache": 15})
+    result = await competed(bench, "draft small, 4 tokens", "grams", "cache")
+    assert bench.tried[:5] == ["draft small, 4 tokens", fewer, "grams", "cache", f"{fewer} + cache"]
+    assert (result.shipped.arguments.draft, result.shipped.arguments.speculative_tokens) == ("small", 2)
+
+
+async def test_the_load_of_a_draft_says_what_was_taken() -> None:
+    result = await competed(Bench({"draft small, 2 tokens": 13}), "draft small, 2 tokens")
+    assert "150 of 400 proposed tokens taken" in result.shipped.reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,7 @@ from enginewright_builder.generate.supervised import Supervised
 from enginewright_builder.machine import Gpu, Machine, look
 from enginewright_builder.supervise import (
     CHECKPOINTS,
+    DRAFTS,
     ENDED_FROM_OUTSIDE,
     KILLED,
     LOG,
@@ -134,6 +136,31 @@ async def test_no_name_of_a_checkpoint_leads_elsewhere(name: str, run: Run, tmp_
     until(lambda: place.state().status is not None)
     assert place.state().status == NOT_STARTED
     assert f"there is no checkpoint {name!r} beside the model" in (place.witness / LOG).read_text()
+
+
+async def test_a_draft_beside_the_model_is_given_by_a_name_of_no_meaning(run: Run, tmp_path: Path) -> None:
+    """vLLM takes a folder named so for a head of EAGLE."""
+    place, folder = run(ANSWERS), tmp_path / DRAFTS / "eagle-3"
+    folder.mkdir(parents=True)
+    asked = ServerArguments(speculative_tokens=2, draft="eagle-3")
+    async with place(tmp_path, asked, ready_seconds=PATIENCE_SECONDS, draft=folder) as server:
+        words = json.loads(await server.metrics())[0]
+        assert words[0] == str(tmp_path / "model")
+        (given,) = (json.loads(one.partition("=")[2]) for one in words if one.startswith("--speculative-config="))
+        assert Path(given["model"]).name == "draft"
+        assert os.readlink(given["model"]) == str(folder)
+
+
+@pytest.mark.parametrize("name", ["gone", "..", "/etc", "link", "file"])
+async def test_no_name_of_a_draft_leads_elsewhere(name: str, run: Run, tmp_path: Path) -> None:
+    place, folder = run(ANSWERS), tmp_path / DRAFTS
+    folder.mkdir(parents=True)
+    (folder / "link").symlink_to("/etc")
+    (folder / "file").write_text("")
+    write(place.control / WANTED, dumps(Wanted(id="1", words=("a",), draft=name, port=1)))
+    until(lambda: place.state().status is not None)
+    assert place.state().status == NOT_STARTED
+    assert f"there is no draft {name!r} beside the model" in (place.witness / LOG).read_text()
 
 
 async def test_a_newer_one_ends_the_one_before_also_where_that_does_not_want_to(run: Run, tmp_path: Path) -> None:

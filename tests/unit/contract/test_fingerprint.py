@@ -25,6 +25,7 @@ EXCLUDED = {
     "engine.calibration.uri": "the digest tells the content",
     "accuracy.evaluation.uri": "the digest tells the content",
     "generate.checkpoints.uri": "the digest tells the content",
+    "generate.drafts.uri": "the digest tells the content",
     "engine.build_budget_seconds": "how long is not what",
     "signature.key_path": "who signed it, not what it is",
     "signature.key_name": "as above",
