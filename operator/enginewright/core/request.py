@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from enginewright.core import labels
 from enginewright.core.access import store_access
 from enginewright.core.config import OperatorConfig
 from enginewright.core.placement import Placement
-from enginewright.core.spec import DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
+from enginewright.core.spec import CheckpointSpec, DataSpec, InterfaceSpec, Spec, TaskSpec, TensorSpec
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spec.engine import TokensSpec
 from enginewright.core.spec.quality_rules import is_captured
@@ -53,7 +54,8 @@ def source_key(spec: Spec) -> str:
     task, group_by, checkpoints = spec.accuracy.task, spec.accuracy.group_by, spec.engine.checkpoints
     beside = {**({"task": task.model_dump()} if task else {}), **({"group_by": group_by} if group_by else {}),
               **({"generate": True} if generates(spec) else {}),
-              **({"checkpoints": [one.model_dump() for one in checkpoints]} if checkpoints else {})}
+              **({"checkpoints": [one.model_dump() for one in checkpoints]} if checkpoints else {}),
+              **({"drafts": [one.model_dump() for one in spec.engine.drafts]} if spec.engine.drafts else {})}
     read = [source, spec.store.uri, *(item.model_dump() if item else None for item in data),
             *([access] if access else []), *([beside] if beside else [])]
     return hashlib.sha256(contract.canonical(read).encode()).hexdigest()
@@ -121,7 +123,7 @@ def store_folder(spec: Spec) -> str:
 def source_claims(spec: Spec) -> tuple[str, ...]:
     """Names of the PersistentVolumeClaims that hold the model and its data, sorted. The store's may be among them."""
     uris = [spec.source.uri, *(item.uri for item in (spec.engine.calibration, spec.accuracy.evaluation) if item),
-            *(one.uri for one in spec.engine.checkpoints)]
+            *(one.uri for one in (*spec.engine.checkpoints, *spec.engine.drafts))]
     return tuple(sorted({claim for uri in uris if (claim := claim_of(uri))}))
 
 
@@ -180,14 +182,18 @@ def _request(name: str, spec: Spec, resolved: ResolvedSource | None, device: con
 
 def _generate(spec: Spec, resolved: ResolvedSource | None) -> contract.GenerateRequest:
     """What is not asked for is 0."""
-    digests = resolved.checkpoint_digests if resolved else {}
+    checkpoints, drafts = (resolved.checkpoint_digests, resolved.draft_digests) if resolved else ({}, {})
     tokens = spec.objective.tokens or TokensSpec()
     return contract.GenerateRequest(
         ttft_ms=float(tokens.ttft_milliseconds or 0), tpot_ms=float(tokens.tpot_milliseconds or 0),
         context_tokens=spec.engine.context_tokens or 0,
-        checkpoints=tuple(contract.CheckpointRequest(name=one.name, uri=one.uri,
-                                                     digest=digests.get(one.name, one.digest))
-                          for one in spec.engine.checkpoints))
+        checkpoints=_listed(spec.engine.checkpoints, checkpoints), drafts=_listed(spec.engine.drafts, drafts))
+
+
+def _listed(listed: Sequence[CheckpointSpec], digests: Mapping[str, str]) -> tuple[contract.CheckpointRequest, ...]:
+    """A digest that was found stands for one that is stated."""
+    return tuple(contract.CheckpointRequest(name=one.name, uri=one.uri, digest=digests.get(one.name, one.digest))
+                 for one in listed)
 
 
 def _captures(spec: Spec, namespace: str) -> contract.CapturesRequest | None:

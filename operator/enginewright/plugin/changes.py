@@ -111,7 +111,8 @@ def _unread(spec: Spec) -> ResolvedSource:
     return ResolvedSource(digest=_digest(spec.source), format="onnx", size_bytes=0,
                           evaluation_digest=_digest(spec.accuracy.evaluation),
                           calibration_digest=_digest(spec.engine.calibration),
-                          checkpoint_digests={one.name: _digest(one) for one in spec.engine.checkpoints})
+                          checkpoint_digests={one.name: _digest(one) for one in spec.engine.checkpoints},
+                          draft_digests={one.name: _digest(one) for one in spec.engine.drafts})
 
 
 def _digest(of: SourceSpec | DataSpec | CheckpointSpec | None) -> str:

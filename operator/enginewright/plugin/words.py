@@ -114,7 +114,9 @@ def _in_tokens(tokens: TokensStatus | None) -> tuple[str, ...]:
     figures = ((tokens.ttft_p99_milliseconds, "p99 {:,.0f} ms until the first token"),
                (tokens.tpot_p99_milliseconds, "p99 {:,.1f} ms for each token after it"),
                (tokens.output_rate, "{:,.1f} tokens a second"))
-    return tuple(words.format(value) for value, words in figures if value)
+    guesses = (f"{tokens.accepted_tokens or 0:,} of {tokens.proposed_tokens:,} proposed tokens taken"
+               if tokens.proposed_tokens else "")
+    return (*(words.format(value) for value, words in figures if value), *filter(None, (guesses,)))
 
 
 def _facts(status: Status) -> tuple[str, ...]:

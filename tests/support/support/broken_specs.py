@@ -55,6 +55,10 @@ def _listing(*checkpoints: dict[str, Any]) -> dict[str, Any]:
     return _language(engine={"checkpoints": list(checkpoints)})
 
 
+def _drafting(*drafts: dict[str, Any]) -> dict[str, Any]:
+    return _language(engine={"drafts": list(drafts)})
+
+
 def _prompted(**accuracy: Any) -> dict[str, Any]:
     return _language(accuracy={"evaluation": {"uri": "pvc://models/prompts.jsonl"}, **accuracy})
 
@@ -198,6 +202,19 @@ _OF_A_TASK = (
         **_listing({"name": "awq", "uri": "hf://org/awq@main"}),
         "source": {**SOURCE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "a.pub"}}}},
            "spec.engine.checkpoints[0].uri", "hf://org/awq", "copy it and its signature", ""),
+    Broken("drafts without a task", {**SOURCE, "engine": {"drafts": [{"name": "small", "uri": "pvc://models/small"}]}},
+           "spec.engine.drafts", "small", "write task generate", "engine.drafts is of language models"),
+    Broken("drafts of one name", _drafting({"name": "small", "uri": "pvc://models/small"},
+                                           {"name": "small", "uri": "pvc://models/small-2"}),
+           "spec.engine.drafts", "small", "its own name", "Duplicate value"),
+    Broken("a draft that is the source", _drafting({"name": "small", "uri": SOURCE["source"]["uri"] + "/"}),
+           "spec.engine.drafts[0].uri", SOURCE["source"]["uri"], "a smaller model", ""),
+    Broken("a draft outside of its volume", _drafting({"name": "small", "uri": "pvc://models/../small"}),
+           "spec.engine.drafts[0].uri", "..", "without . and ..", ""),
+    Broken("a draft that cannot be signed", {
+        **_drafting({"name": "small", "uri": "hf://org/small@main"}),
+        "source": {**SOURCE["source"], "signature": {"configMapKeyRef": {"name": "keys", "key": "a.pub"}}}},
+           "spec.engine.drafts[0].uri", "hf://org/small", "copy it and its signature", ""),
     Broken("agreement of tensors", {**SOURCE, "accuracy": {"metric": "agreement"}},
            "spec.accuracy.metric", "agreement", "write cosine or another metric", "agreement compares next tokens"),
 )

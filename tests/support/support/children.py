@@ -34,7 +34,9 @@ ENGINE = EngineSummary(
 
 
 def resolved_of(spec: Spec) -> ResolvedSource:
-    return replace(RESOLVED, checkpoint_digests={one.name: "sha256:" + "f" * 64 for one in spec.engine.checkpoints})
+    checkpoints, drafts = ({one.name: "sha256:" + "f" * 64 for one in listed}
+                           for listed in (spec.engine.checkpoints, spec.engine.drafts))
+    return replace(RESOLVED, checkpoint_digests=checkpoints, draft_digests=drafts)
 
 
 def good_spec(raw: JSON) -> Spec:

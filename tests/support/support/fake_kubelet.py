@@ -321,6 +321,8 @@ def answer(request: BuildRequest, step: str, act: Act, script: Script) -> Outcom
                             evaluation_digest=digest if request.accuracy.evaluation else "",
                             calibration_digest=digest if request.engine.calibration else "",
                             checkpoint_digests={one.name: digest for one in request.generate.checkpoints}
+                            if request.generate else {},
+                            draft_digests={one.name: digest for one in request.generate.drafts}
                             if request.generate else {})
     if kind == "resolve":
         return Outcome(kind=kind, ok=True, source=source)

@@ -118,6 +118,9 @@ _gateway = st.fixed_dictionaries(
 _checkpoints = st.lists(
     st.fixed_dictionaries({"name": _NAME, "uri": _uris("checkpoint")}, optional={"digest": _DIGEST}),
     max_size=3, unique_by=lambda one: str(one["name"]))
+_drafts = st.lists(
+    st.fixed_dictionaries({"name": _NAME, "uri": _uris("draft")}, optional={"digest": _DIGEST}),
+    max_size=2, unique_by=lambda one: str(one["name"]))
 _tokens = st.fixed_dictionaries({"ttftMilliseconds": st.floats(1, 1000)}, optional={
     "tpotMilliseconds": st.floats(1, 1000), "percentile": st.floats(50, 99.9)})
 
@@ -131,7 +134,7 @@ def language_models(draw: st.DrawFn) -> Raw:
                  "placement": draw(_placements())}
     return spec | draw(_optional(
         engine=_optional(contextTokens=st.integers(16, 100_000), buildBudgetSeconds=st.integers(10, 7200),
-                         checkpoints=_checkpoints, resources=_resources, podTemplate=_job_template),
+                         checkpoints=_checkpoints, drafts=_drafts, resources=_resources, podTemplate=_job_template),
         objective=_optional(tokens=_tokens),
         serving=_optional(resources=_resources, podTemplate=_pod_template, image=st.just("example/vllm:1")),
         rollout=_optional(strategy=st.sampled_from(["Canary", "BlueGreen", "Recreate"]), maxSurge=st.integers(1, 4),

@@ -130,12 +130,14 @@ LANGUAGE: dict[str, Any] = {**SPEC, "task": "generate", "rollout": {},
 WITH_VLLM = OperatorConfig(images=Images(server_vllm="vllm:1"))
 
 
-def of_language_model(server: ImageFacts, checkpoints: Mapping[str, str] | None = None, **spec: Any) -> Cluster:
+def of_language_model(server: ImageFacts, checkpoints: Mapping[str, str] | None = None,
+                      drafts: Mapping[str, str] | None = None, **spec: Any) -> Cluster:
     cluster = Cluster(spec={**LANGUAGE, **spec}, unasked=True, config=WITH_VLLM,
                       facts=Facts(server=server, builder=IMAGE_FACTS))
     cluster.operate()
     found = ResolvedSource(digest="sha256:" + "a" * 64, format="causal", size_bytes=1,
-                           evaluation_digest="sha256:" + "e" * 64, checkpoint_digests=checkpoints or {})
+                           evaluation_digest="sha256:" + "e" * 64, checkpoint_digests=checkpoints or {},
+                           draft_digests=drafts or {})
     cluster.finish(Outcome(kind="resolve", ok=True, source=found), of="-resolve-")
     cluster.settle_jobs()
     cluster.operate()
@@ -180,6 +182,19 @@ def test_digests_of_checkpoints_are_found_once_and_built_from() -> None:
     cluster.edit(engine={"checkpoints": listed[:1]})
     cluster.operate()
     assert cluster.running("-resolve-")
+
+
+def test_digests_of_drafts_are_found_once_and_built_from() -> None:
+    engine = {"drafts": [{"name": "small", "uri": "pvc://models/small"}]}
+    one, other = (of_language_model(image(vLLM="0.32.0"), drafts={"small": "sha256:" + digit * 64}, engine=engine)
+                  for digit in "12")
+    assert one.status["source"]["drafts"] == [{"name": "small", "digest": "sha256:" + "1" * 64}]
+    assert one.running("build")[0].fingerprint != other.running("build")[0].fingerprint
+    one.operate()
+    assert not one.running("-resolve-")
+    one.edit(engine={})
+    one.operate()
+    assert one.running("-resolve-")
 
 
 @pytest.mark.parametrize(("step", "container"), [("resolve", "build"), ("ladder", "prove"), ("sweep", "prove")])

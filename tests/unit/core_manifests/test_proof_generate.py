@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.planner.objects import views_of
 from enginewright_builder.cli import _build_parser, _proof_options
-from enginewright_builder.supervise import CHECKPOINTS
+from enginewright_builder.supervise import CHECKPOINTS, DRAFTS
 from support.children import children_of
 from support.specs import language_models
 
@@ -43,7 +44,7 @@ def test_the_server_sees_the_model_alone_and_each_folder_has_one_writer(raw: JSO
     assert mounts(server) == {"work", "control", "witness", "server-tmp", "server-shm"}
     assert mounts(server, writable=True) == {"witness", "server-tmp", "server-shm"}
     shown = {one["subPath"] for one in server["volumeMounts"] if one["name"] == "work"}
-    assert shown - {"hand-over/checkpoints"} == {"hand-over/model", "program"}
+    assert shown - {"hand-over/checkpoints", "hand-over/drafts"} == {"hand-over/model", "program"}
     assert "envFrom" not in server
     assert {one["name"] for one in server.get("env", [])} <= {"NVIDIA_VISIBLE_DEVICES"}
     for name in ("build", "prove"):
@@ -88,12 +89,12 @@ def test_each_program_knows_its_words_and_their_folders_are_those_of_the_mounts(
     assert built.program.relative_to("/work").as_posix() == "program"
 
 
-def test_checkpoints_lie_beside_the_model_where_the_program_looks_for_them() -> None:
-    assert "hand-over/checkpoints" not in {one.get("subPath") for one in containers(CPU)["server"]["volumeMounts"]}
-    listed = containers({**CPU, "engine": {"checkpoints": [{"name": "awq", "uri": "pvc://quantised/awq"}]}})
-    (mount,) = (one for one in listed["server"]["volumeMounts"] if one.get("subPath") == "hand-over/checkpoints")
-    assert mount == {"name": "work", "mountPath": f"/{CHECKPOINTS}", "subPath": f"hand-over/{CHECKPOINTS}",
-                     "readOnly": True}
+@pytest.mark.parametrize(("field", "folder"), [("checkpoints", CHECKPOINTS), ("drafts", DRAFTS)])
+def test_what_is_listed_lies_beside_the_model_where_the_program_looks_for_it(field: str, folder: str) -> None:
+    assert f"hand-over/{folder}" not in {one.get("subPath") for one in containers(CPU)["server"]["volumeMounts"]}
+    listed = containers({**CPU, "engine": {field: [{"name": "awq", "uri": "pvc://quantised/awq"}]}})
+    (mount,) = (one for one in listed["server"]["volumeMounts"] if one.get("subPath") == f"hand-over/{folder}")
+    assert mount == {"name": "work", "mountPath": f"/{folder}", "subPath": f"hand-over/{folder}", "readOnly": True}
     assert {"source-0", "source-1"} <= mounts(listed["build"])
     assert not any(name.startswith("source-") for name in mounts(listed["prove"]) | mounts(listed["server"]))
 

@@ -162,8 +162,10 @@ def test_what_changes_the_engine_or_its_proof_changes_the_fingerprint(change: Ra
 @given(valid_specs())
 @settings(max_examples=40, deadline=None)
 def test_the_builder_reads_what_was_written(raw: Raw) -> None:
-    request = request_of(raw, replace(RESOLVED, checkpoint_digests=dict.fromkeys(
-        (one.name for one in spec_of(raw).engine.checkpoints), RESOLVED.digest)))
+    engine = spec_of(raw).engine
+    checkpoints, drafts = (dict.fromkeys((one.name for one in listed), RESOLVED.digest)
+                           for listed in (engine.checkpoints, engine.drafts))
+    request = request_of(raw, replace(RESOLVED, checkpoint_digests=checkpoints, draft_digests=drafts))
     read = BuildRequest.from_json(request.to_json())
     assert read == request
     assert read.fingerprint() == request.fingerprint()
@@ -180,10 +182,11 @@ WITH_VLLM = OperatorConfig(images=Images(builder="b:1", server="s:1", server_vll
 VLLM = RuntimeRequest(server_image="vllm:1", backends=(), python_runtimes=())
 
 
-def of_language_model(change: Raw, checkpoints: Mapping[str, str] | None = None) -> BuildRequest:
-    """``checkpoints`` are digests."""
+def of_language_model(change: Raw, checkpoints: Mapping[str, str] | None = None,
+                      drafts: Mapping[str, str] | None = None) -> BuildRequest:
+    """``checkpoints`` and ``drafts`` are digests."""
     spec = spec_of({**LANGUAGE, **change})
-    found = replace(CAUSAL, checkpoint_digests=checkpoints or {})
+    found = replace(CAUSAL, checkpoint_digests=checkpoints or {}, draft_digests=drafts or {})
     placement = place(spec, CAUSAL.size_bytes, WITH_VLLM)
     assert isinstance(placement, Placement)
     return build_request("llama", spec, found, placement, WITH_VLLM, VLLM)
@@ -236,6 +239,38 @@ def test_checkpoints_reach_the_builder_and_count_by_their_content() -> None:
 def test_a_changed_checkpoint_is_looked_at_again(change: Raw) -> None:
     before, after, without = (spec_of({**LANGUAGE, "engine": {"checkpoints": given}})
                               for given in ([AWQ], [{**AWQ, **change}], []))
+    assert len({source_key(one) for one in (before, after, without)}) == 3
+    assert source_key(without) == source_key(spec_of(LANGUAGE))
+
+
+SMALL: Raw = {"name": "small", "uri": "pvc://drafts/small"}
+
+
+def test_drafts_reach_the_builder_and_count_by_their_content() -> None:
+    listed = {"engine": {"drafts": [SMALL, {"name": "tiny", "uri": "hf://org/tiny@main", "digest": STATED}]}}
+    asked = resolve_request("llama", spec_of({**LANGUAGE, **listed}), WITH_VLLM)
+    assert asked.generate is not None
+    assert asked.generate.drafts == (
+        CheckpointRequest(name="small", uri="pvc://drafts/small"),
+        CheckpointRequest(name="tiny", uri="hf://org/tiny@main", digest=STATED))
+    assert set(asked.mounts) == {"data", "models", "drafts"}
+    with pytest.raises(ContractError, match=r"drafts small.*not resolved"):
+        of_language_model(listed).fingerprint()
+    requests = [of_language_model({"engine": {"drafts": given}}, drafts={"small": "sha256:" + digest * 64})
+                for given, digest in (([], "1"), ([SMALL], "1"), ([SMALL], "2"),
+                                      ([{**SMALL, "uri": "pvc://m/moved"}], "1"))]
+    none, one, other, moved = [request.fingerprint() for request in requests]
+    assert len({none, one, other}) == 3
+    assert moved == one
+    assert none == of_language_model({}).fingerprint()
+    checkpoint = of_language_model({"engine": {"checkpoints": [SMALL]}}, {"small": "sha256:" + "1" * 64})
+    assert checkpoint.fingerprint() != one
+
+
+@pytest.mark.parametrize("change", [{"uri": "pvc://drafts/other"}, {"name": "tiny"}, {"digest": STATED}])
+def test_a_changed_draft_is_looked_at_again(change: Raw) -> None:
+    before, after, without = (spec_of({**LANGUAGE, "engine": {"drafts": given}})
+                              for given in ([SMALL], [{**SMALL, **change}], []))
     assert len({source_key(one) for one in (before, after, without)}) == 3
     assert source_key(without) == source_key(spec_of(LANGUAGE))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from enginewright.core.config import OperatorConfig, Prices
@@ -10,15 +11,15 @@ from enginewright.plugin.measured import queries
 from enginewright.plugin.screen import rows, table
 from enginewright.plugin.words import explain
 from support.cluster import Cluster, resolved
-from support.published_language_model import built_language_model
+from support.published_language_model import TOKENS, built_language_model
 
 
-def seen() -> tuple[dict[str, Any], Cluster]:
+def seen(**published: Any) -> tuple[dict[str, Any], Cluster]:
     cluster = Cluster(config=OperatorConfig(prices=Prices(currency="EUR", per_hour={"cpu": 0.36})))
     cluster.operate()
     cluster.finish(resolved())
     cluster.operate()
-    cluster.finish(built_language_model(built_at=cluster.now), of="build")
+    cluster.finish(built_language_model(built_at=cluster.now, **published), of="build")
     cluster.settle()
     meta = {"name": cluster.name, "namespace": "prod", "generation": cluster.generation}
     return {"metadata": meta, "spec": cluster.spec, "status": cluster.status}, cluster
@@ -33,6 +34,12 @@ def test_it_is_explained_in_tokens() -> None:
             "p99 14.5 ms for each token after it, 640.0 tokens a second, accuracy at least 0.9955.") in said.facts[0]
     assert said.facts[-2:] == ("Cost: 0.1562 EUR for a million tokens at the objective.",
                                "One replica more costs 0.36 EUR an hour and answers up to 640 tokens a second more.")
+
+
+def test_what_the_model_took_of_proposed_tokens_is_told() -> None:
+    obj, cluster = seen(name="draft small, 4 tokens", draft="small", tokens=replace(TOKENS, proposed=2120, accepted=0))
+    assert obj["status"]["engine"]["tokens"]["acceptedTokens"] == 0
+    assert "640.0 tokens a second, 0 of 2,120 proposed tokens taken, accuracy" in explain(obj, cluster.now).facts[0]
 
 
 def test_its_row_has_no_figures_of_inferences() -> None:

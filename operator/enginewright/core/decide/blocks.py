@@ -229,6 +229,8 @@ def _tokens_block(tokens: TokenFigures | None) -> TokensStatus | None:
         output_rate=legible(tokens.output_rate),
         goodput=legible(tokens.goodput),
         concurrency=tokens.concurrency,
+        proposed_tokens=tokens.proposed or None,
+        accepted_tokens=tokens.accepted if tokens.proposed else None,
     )
 
 

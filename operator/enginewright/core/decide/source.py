@@ -7,7 +7,7 @@ same where the spec asks for a signature, which only that Job checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -91,7 +91,7 @@ def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
     """None unless the spec names all of its content by digests, and asks for no signature."""
     evaluation, calibration = spec.accuracy.evaluation, spec.engine.calibration
     digests = [spec.source.digest, *(one.digest for one in (evaluation, calibration) if one),
-               *(one.digest for one in spec.engine.checkpoints)]
+               *(one.digest for one in (*spec.engine.checkpoints, *spec.engine.drafts))]
     if not all(digests) or spec.source.signature is not None:
         return
     formats = FORMATS if spec.source.format == "auto" else (spec.source.format,)
@@ -101,6 +101,7 @@ def _candidates(spec: Spec) -> Iterator[ResolvedSource]:
             evaluation_digest=evaluation.digest if evaluation else "",
             calibration_digest=calibration.digest if calibration else "",
             checkpoint_digests={one.name: one.digest for one in spec.engine.checkpoints},
+            draft_digests={one.name: one.digest for one in spec.engine.drafts},
         )
 
 
@@ -108,15 +109,19 @@ def _remembered(key: str, found: ResolvedSource) -> SourceStatus:
     return SourceStatus(
         key=key, digest=found.digest, format=found.format, size_bytes=found.size_bytes,
         evaluation_digest=found.evaluation_digest or None, calibration_digest=found.calibration_digest or None,
-        checkpoints=tuple(CheckpointStatus(name=name, digest=digest)
-                          for name, digest in sorted(found.checkpoint_digests.items())) or None)
+        checkpoints=_by_name(found.checkpoint_digests), drafts=_by_name(found.draft_digests))
+
+
+def _by_name(digests: Mapping[str, str]) -> tuple[CheckpointStatus, ...] | None:
+    return tuple(CheckpointStatus(name=name, digest=digest) for name, digest in sorted(digests.items())) or None
 
 
 def known(memory: SourceStatus) -> ResolvedSource:
     return ResolvedSource(
         digest=memory.digest or "", format=memory.format or "", size_bytes=memory.size_bytes or 0,
         evaluation_digest=memory.evaluation_digest or "", calibration_digest=memory.calibration_digest or "",
-        checkpoint_digests={one.name: one.digest for one in memory.checkpoints or ()})
+        checkpoint_digests={one.name: one.digest for one in memory.checkpoints or ()},
+        draft_digests={one.name: one.digest for one in memory.drafts or ()})
 
 
 def _forgive(ctx: PassContext, memory: SourceStatus) -> SourceStatus:

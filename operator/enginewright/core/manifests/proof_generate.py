@@ -27,8 +27,9 @@ from enginewright.core.manifests.proof import (
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec import Spec
 
-# The program looks for checkpoints beside the model.
-PROGRAM_PATH, MODEL_PATH, CHECKPOINTS_PATH = "/program", "/model", "/checkpoints"
+PROGRAM_PATH, MODEL_PATH = "/program", "/model"
+# The program looks for both beside the model; the hand-over has them under the same names.
+CHECKPOINTS, DRAFTS = "checkpoints", "drafts"
 CONTROL, CONTROL_PATH, CONTROL_SIZE = "control", "/control", "1Mi"
 
 
@@ -61,10 +62,11 @@ def _server(build: JSON, spec: Spec, config: OperatorConfig) -> JSON:
     the program has no use for."""
     words = ["--control", CONTROL_PATH, "--witness", WITNESS_PATH, "--model", MODEL_PATH, "--", *VLLM.program]
     started = {"command": ["python3", "-I", "-S", PROGRAM_PATH], "args": words}
-    checkpoints = {"name": WORK, "mountPath": CHECKPOINTS_PATH, "subPath": "hand-over/checkpoints", **READ_ONLY}
+    beside = [(CHECKPOINTS, spec.engine.checkpoints), (DRAFTS, spec.engine.drafts)]
     return server_container(build, spec, config, started, [
         {"name": WORK, "mountPath": MODEL_PATH, "subPath": "hand-over/model", **READ_ONLY},
-        *([checkpoints] if spec.engine.checkpoints else []),
+        *({"name": WORK, "mountPath": f"/{folder}", "subPath": f"hand-over/{folder}", **READ_ONLY}
+          for folder, listed in beside if listed),
         {"name": WORK, "mountPath": PROGRAM_PATH, "subPath": "program", **READ_ONLY},
         {"name": CONTROL, "mountPath": CONTROL_PATH, **READ_ONLY}, {"name": WITNESS, "mountPath": WITNESS_PATH}])
 

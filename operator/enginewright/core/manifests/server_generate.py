@@ -1,5 +1,5 @@
 """The server's own container in a serving pod of a language model: vLLM with the words and variables that the build has
-proven it with, its probes, and the model's folder."""
+proven it with, its probes, and the folders of the model and of its draft."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from enginewright.core.placement import Placement
 from enginewright.core.request import server_image
 from enginewright.core.servers.vllm import VLLM
 from enginewright.core.spec import Spec
-from enginewright_builder.contract import LANGUAGE_MODEL_FOLDER, GenerateSummary
+from enginewright_builder.contract import DRAFT_FOLDER, LANGUAGE_MODEL_FOLDER, GenerateSummary, with_draft
 
 # vLLM fetches nothing, reports no usage, and keeps its caches in the pod's scratch folder, the only one that it may
 # write into. The builder's generate/server.py starts it in the same way.
@@ -31,6 +31,8 @@ ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK"
 # image's own of that name.
 _START = f'PYTHONPATH={SMOKE_PATH}${{PYTHONPATH:+:$PYTHONPATH}} exec "$0" "$@"'
 _RENEWING = "--middleware=renewing.Renewing"
+# Beside the model's folder, which has the name of an object: none begins so.
+_DRAFT = f"{MODELS_PATH}/.draft"
 
 
 def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summary: GenerateSummary,
@@ -44,7 +46,8 @@ def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summar
         "imagePullPolicy": config.pull_policy,
         # A command: vLLM's own images have an entry point that begins with it, and others have none.
         "command": ["/bin/sh", "-c", _START, *VLLM.program],
-        "args": [model, f"--served-model-name={owner.served_as}", *summary.words, *VLLM.port_words,
+        "args": [model, f"--served-model-name={owner.served_as}", *with_draft(summary.words, _DRAFT),
+                 *VLLM.port_words,
                  VLLM.exit_word(config.exit_timeout), _RENEWING],
         "env": [*([no_devices()] if spec.placement.accelerator == "cpu" else []),
                 *({"name": name, "value": value}
@@ -59,7 +62,12 @@ def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summar
         # A stopping vLLM says that it is well and refuses requests: Kubernetes withdraws endpoints before it stops.
         "lifecycle": {"preStop": {"sleep": {"seconds": config.drain_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "engine", "mountPath": model,
-                          "subPath": f"{record.fingerprint}/{LANGUAGE_MODEL_FOLDER}", "readOnly": True},
+        "volumeMounts": [_files(record, model, LANGUAGE_MODEL_FOLDER),
+                         *([_files(record, _DRAFT, DRAFT_FOLDER)] if summary.draft else []),
                          {"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True}, *scratch_mounts()],
     }
+
+
+def _files(record: EngineRecord, place: str, folder: str) -> JSON:
+    """Of the engine's ``folder`` in the store."""
+    return {"name": "engine", "mountPath": place, "subPath": f"{record.fingerprint}/{folder}", "readOnly": True}

@@ -45,6 +45,11 @@ class CheckpointSpec(SpecModel):
     """SHA-256 of its content, checked before use. Resolved and recorded in status when absent."""
 
 
+class DraftSpec(CheckpointSpec):
+    """A smaller language model of the source's vocabulary, in a folder of its own with its tokeniser. It proposes
+    tokens, of which the source keeps those that it would have chosen itself."""
+
+
 class EngineSpec(SpecModel):
     """Which candidates are built, and what that may cost."""
 
@@ -68,6 +73,12 @@ class EngineSpec(SpecModel):
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
     """With task generate: weights of the same model that are quantised already (FP8, AWQ, GPTQ, compressed-tensors) or
     tuned otherwise. They compete with the source's, and the gate holds each of them against the source as it is."""
+    drafts: tuple[DraftSpec, ...] = Field(
+        default=(), max_length=4,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]})
+    """With task generate: smaller models of the source's vocabulary that propose tokens to it (speculative decoding).
+    The source with each of them competes with the source alone, past the same gate. How many tokens at once are
+    proposed the build measures."""
     stop_when: Literal["budgetSpent", "objectiveMet"] = "budgetSpent"
     """When no more candidates are tried: once the time budget is spent or all are tried; or with objectiveMet as soon
     as one that may be served takes at most half of spec.objective.latency for a single sample, before the server's own

@@ -86,6 +86,8 @@ FOREIGN: tuple[Foreign, ...] = (
             remedy="remove it, or write task generate"),
     Foreign(path="engine.checkpoints", why="is of language models", task=INFER, kind="list",
             remedy="remove it, or write task generate"),
+    Foreign(path="engine.drafts", why="is of language models", task=INFER, kind="list",
+            remedy="remove it, or write task generate"),
 )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from enginewright.core import mig, promql
 from enginewright.core.problems import Problem
 from enginewright.core.quantity import parse_quantity
 from enginewright.core.spec.base import MAX_OBJECT_NAME, in_bucket
 from enginewright.core.spec.constant_rules import constant_problems
-from enginewright.core.spec.engine import CPU_PRECISIONS
+from enginewright.core.spec.engine import CPU_PRECISIONS, CheckpointSpec
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.image_rules import image_problems
 from enginewright.core.spec.model import Spec
@@ -136,15 +136,24 @@ def _data(spec: Spec) -> Iterator[Problem]:
 
 
 def _checkpoints(spec: Spec) -> Iterator[Problem]:
-    names = [one.name for one in spec.engine.checkpoints]
+    yield from _beside(spec, "spec.engine.checkpoints", spec.engine.checkpoints, "checkpoint",
+                       "which is always a candidate", "name other weights of the same model, or remove it")
+    yield from _beside(spec, "spec.engine.drafts", spec.engine.drafts, "draft",
+                       "which proposes no token in less time than it chooses one", "name a smaller model of the same "
+                       "family, or remove it")
+
+
+def _beside(spec: Spec, field: str, listed: Sequence[CheckpointSpec], word: str, why: str,
+            remedy: str) -> Iterator[Problem]:
+    """Of weights that the spec lists beside the source, which they cannot be."""
+    names = [one.name for one in listed]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        yield _problem("spec.engine.checkpoints", twice, "repeats a name", "give each checkpoint its own name")
-    for index, one in enumerate(spec.engine.checkpoints):
+        yield _problem(field, twice, "repeats a name", f"give each {word} its own name")
+    for index, one in enumerate(listed):
         if one.uri.rstrip("/") == spec.source.uri.rstrip("/"):
-            yield _problem(f"spec.engine.checkpoints[{index}].uri", one.uri, "is the source itself, which is always a "
-                           "candidate", "name other weights of the same model, or remove it")
+            yield _problem(f"{field}[{index}].uri", one.uri, f"is the source itself, {why}", remedy)
         if spec.source.signature and one.uri.startswith(NO_SIGNATURE):
-            yield _problem(f"spec.engine.checkpoints[{index}].uri", one.uri, "cannot be signed as "
+            yield _problem(f"{field}[{index}].uri", one.uri, "cannot be signed as "
                            "spec.source.signature asks: by https:// one file is fetched, by hf:// what a build reads",
                            "copy it and its signature to a volume, or remove it")
 
@@ -368,6 +377,7 @@ def _uris(spec: Spec) -> Iterator[Problem]:
     if spec.accuracy.evaluation is not None:
         uris["spec.accuracy.evaluation.uri"] = spec.accuracy.evaluation.uri
     uris |= {f"spec.engine.checkpoints[{index}].uri": one.uri for index, one in enumerate(spec.engine.checkpoints)}
+    uris |= {f"spec.engine.drafts[{index}].uri": one.uri for index, one in enumerate(spec.engine.drafts)}
     for field, uri in uris.items():
         if not uri.startswith("https://") and {"..", "."} & set(uri.split("/")):
             yield _problem(field, uri, "leaves its folder", "write the path without . and ..")

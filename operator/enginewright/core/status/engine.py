@@ -55,6 +55,10 @@ class TokensStatus(StatusModel):
     """Requests a second that met the objective; all where none was asked for."""
     concurrency: int | None = None
     """Requests in flight."""
+    proposed_tokens: int | None = None
+    """Tokens that a draft or n-grams proposed under that load. Absent without speculation."""
+    accepted_tokens: int | None = None
+    """Those of them that the model took."""
 
 
 class CandidateStatus(StatusModel):

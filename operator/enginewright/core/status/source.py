@@ -9,7 +9,7 @@ from enginewright.core.status.conditions import FailureStatus
 
 
 class CheckpointStatus(StatusModel):
-    """Other weights of a language model."""
+    """Weights of a language model beside the source's: others of it, or a draft's."""
 
     name: str
     """Its name in the spec."""
@@ -34,6 +34,8 @@ class SourceStatus(StatusModel):
     """SHA-256 of the calibration data."""
     checkpoints: tuple[CheckpointStatus, ...] | None = None
     """Checkpoints of a language model that the spec lists."""
+    drafts: tuple[CheckpointStatus, ...] | None = None
+    """Drafts of a language model that the spec lists."""
     attempts: int | None = None
     """Failed attempts to resolve it."""
     last_failure_time: str | None = Field(default=None, json_schema_extra=TIME)

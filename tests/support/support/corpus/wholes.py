@@ -116,7 +116,8 @@ FLEET: Raw = {
 LANGUAGE: Raw = {
     "source": {"uri": "hf://org/name@main"}, "task": "generate",
     "engine": {"contextTokens": 4096, "checkpoints": [
-        {"name": "awq", "uri": "pvc://models/awq", "digest": _DIGEST}]},
+        {"name": "awq", "uri": "pvc://models/awq", "digest": _DIGEST}],
+        "drafts": [{"name": "small", "uri": "pvc://models/small", "digest": _DIGEST}]},
     "accuracy": {"metric": "agreement", "evaluation": {"uri": "pvc://models/prompts.jsonl"}},
     "objective": {"tokens": {"percentile": 95, "ttftMilliseconds": 500, "tpotMilliseconds": 50.5}},
     "quality": {"sampleShare": 0.02, "rollback": True},
