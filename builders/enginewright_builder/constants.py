@@ -42,9 +42,9 @@ def constant_notes(values: Mapping[str, Array]) -> tuple[str, ...]:
 def check_constants(format_: str, interface: Interface | None) -> None:
     """Raises :class:`UserError` ``InterfaceInvalid``."""
     for spec in interface.inputs if interface else ():
-        if spec.value and format_ != "onnx":
-            raise _invalid(spec, f"only inputs of ONNX sources have a value, and this source is {format_}", format_,
-                           "export the model to ONNX, or with the value inside")
+        if spec.value and format_ == "huggingface":
+            raise _invalid(spec, "what a Hugging Face model takes is of each request, and no input of it has a value",
+                           format_, "remove value, or export the model with torch.export.save or to ONNX")
         if spec.value and (spec.normalise or spec.preprocess):
             raise _invalid(spec, f"input {spec.name!r} has one value, and is made of what clients send", spec.name,
                            "remove value, or normalise and preprocess")

@@ -55,6 +55,14 @@ def frozen_batch(interface: Interface) -> int:
     return sizes.pop() if len(sizes) == 1 and answers and all(len(spec.shape) > 1 for spec in fixed) else 0
 
 
+def one_answer(interface: Interface) -> bool:
+    """Whether some outputs state a single row where all inputs are free in front, as some converters write it whatever
+    the batch is."""
+    fixed = [spec for spec in interface.outputs if not spec.shape or isinstance(spec.shape[0], int)]
+    return bool(fixed) and all(spec.shape[:1] == (1,) for spec in fixed) and all(
+        spec.shape and isinstance(spec.shape[0], str) for spec in interface.inputs)
+
+
 def freed_interface(interface: Interface) -> Interface:
     """With the batch in front of everything."""
     return Interface(inputs=tuple(map(_batched, interface.inputs)), outputs=tuple(map(_batched, interface.outputs)))
@@ -110,20 +118,26 @@ def _spec(value: onnx.ValueInfoProto, side: str) -> TensorSpec:
                         "characters or holds control characters", field=_FIELD, value=value.name[:200],
                         remedy="export the model with plain names of inputs and outputs")
     if not value.type.HasField("tensor_type"):
-        raise UserError("InterfaceInvalid", f"{side} {value.name!r} is a {value.type.WhichOneof('value') or 'value'}, "
-                        "not a tensor", field=_FIELD, value=value.name,
-                        remedy="export the model with tensors as inputs and outputs")
+        raise UserError("InterfaceInvalid", f"{side} {value.name!r} is of type {_kind(value)}, not a tensor",
+                        field=_FIELD, value=value.name,
+                        remedy=f"export the model with tensors as inputs and outputs{_or_others(side)}")
     if not tensor.HasField("shape"):
         raise UserError("InterfaceInvalid", f"{side} {value.name!r} has no shape, not even a number of dimensions",
                         field=_FIELD, value=value.name,
-                        remedy="export the model with the shape of every input and output; sizes may be free")
+                        remedy="export the model with the shape of every input and output; sizes may be free"
+                               f"{_or_others(side)}")
     # Some exporters write a free size as -1.
     shape = tuple(dim.dim_value if dim.HasField("dim_value") and dim.dim_value >= 0
                   else dim.dim_param or f"{value.name}_{axis}" for axis, dim in enumerate(tensor.shape.dim))
     if 0 in shape:
         raise UserError("InterfaceInvalid", f"{side} {value.name!r} has a size of 0 in {list(shape)}", field=_FIELD,
-                        value=value.name, remedy="export the model with sizes of at least 1, or free ones")
+                        value=value.name, remedy="export the model with sizes of at least 1, or free ones"
+                                                 f"{_or_others(side)}")
     return TensorSpec(name=value.name, dtype=_dtype(value.name, tensor.elem_type, side), shape=shape)
+
+
+def _kind(value: onnx.ValueInfoProto) -> str:
+    return (value.type.WhichOneof("value") or "none").removesuffix("_type")
 
 
 def _dtype(name: str, kind: int, side: str) -> str:
@@ -133,7 +147,8 @@ def _dtype(name: str, kind: int, side: str) -> str:
             return STRING
         raise UserError("InterfaceInvalid", f"output {name!r} is of type string: how close answers are is measured on "
                         "numbers", field=_FIELD, value=f"{name}: string",
-                        remedy="end the graph before it turns numbers into texts, and leave that to the client")
+                        remedy="end the graph before it turns numbers into texts, and leave that to the client"
+                               f"{_or_others(side)}")
     if kind not in onnx.helper.get_all_tensor_dtypes():
         known = ""
     else:
@@ -142,8 +157,13 @@ def _dtype(name: str, kind: int, side: str) -> str:
         told = TensorProto.DataType.Name(kind).lower() if kind in TensorProto.DataType.values() else str(kind)
         raise UserError("InterfaceInvalid", f"{side} {name!r} is of type {told}, which clients and server do not "
                         "exchange", field=_FIELD, value=f"{name}: {told}",
-                        remedy=f"put a Cast at the graph's border, so that {name!r} is one of {', '.join(DTYPES)}")
+                        remedy=f"put a Cast at the graph's border, so that {name!r} is one of {', '.join(DTYPES)}"
+                               f"{_or_others(side)}")
     return known
+
+
+def _or_others(side: str) -> str:
+    return "; or list the outputs that are served in spec.interface.outputs" if side == "output" else ""
 
 
 # Types that ``onnx`` itself may hold in arrays of another one.

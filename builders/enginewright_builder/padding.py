@@ -12,6 +12,7 @@ from enginewright_builder.shapes import UNBOUNDED, shape_text, size_range, takes
 
 _FIELD = "spec.interface.padding"
 USUAL_MASK = "attention_mask"
+_OF_DECODER = "decoder_"
 TOKENS = "input_ids"
 # Dimensions of a mask: batch, length.
 _MASK = 2
@@ -82,7 +83,16 @@ def _unfit(mask: TensorSpec | None, interface: Interface) -> str:
         return "cannot mark padding: the model takes each request by itself, as it has no batch in front"
     if len(mask.shape) != _MASK or not _free(mask.shape[1]) or not mask.dtype.startswith(("int", "uint", "bool")):
         return f"is {mask.dtype} {shape_text(mask.shape)}, and a mask is of integers or bool, [batch, free]"
-    return ""
+    own = next((spec for spec in interface.inputs if len(spec.shape) >= _MASK and _free(spec.shape[1])
+                and _has_its_own_length(spec, mask)), None)
+    return "" if own is None else f"does not say how long {own.name!r} is, which has a length of its own"
+
+
+def _has_its_own_length(spec: TensorSpec, mask: TensorSpec) -> bool:
+    """Of two ranges that differ, and of what a decoder is given beside what the encoder reads."""
+    size, length = spec.shape[1], mask.shape[1]
+    ranges = ".." in str(size) and ".." in str(length)
+    return (ranges and size != length) or spec.name.startswith(_OF_DECODER) != mask.name.startswith(_OF_DECODER)
 
 
 def _usual(spec: TensorSpec, pad_token: int) -> float:

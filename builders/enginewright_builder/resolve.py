@@ -86,7 +86,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     check_request(request)
     own = of_source(request.interface)
     stated = without_steps(own)
-    if stated is not None:
+    if stated is not None and stated.inputs:
         checked(stated, told=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest,
@@ -155,7 +155,7 @@ def _check_beside_sequences(request: BuildRequest) -> None:
 
 
 def _check_images(located: Located, stated: Interface | None) -> None:
-    for spec in checked(stated, told=True).inputs if stated else ():
+    for spec in checked(stated, told=True).inputs if stated and stated.inputs else ():
         check_source(located, spec)
         check(spec)
 
@@ -209,15 +209,18 @@ def _own_interface(located: Located, stated: Interface | None) -> Interface:
     import onnx
 
     from enginewright_builder.onnx_interface import merged, with_batch, written_interface
+    from enginewright_builder.onnx_outputs import settle_outputs
 
     if located.format == tensorflow_packages.SAVED_MODEL:
-        found = with_batch(signature_interface(located.path))
+        written = signature_interface(located.path)
     else:
-        written = written_interface(onnx.load(str(located.path), load_external_data=False))
-        values = constants_of(written, stated)
-        found = with_batch(dataclasses.replace(written, inputs=tuple(spec for spec in written.inputs
-                                                                     if spec.name not in values)))
-        stated = without_constants(stated) if stated else None
+        model = onnx.load(str(located.path), load_external_data=False)
+        settle_outputs(model, stated)
+        written = written_interface(model)
+    values = constants_of(written, stated)
+    found = with_batch(dataclasses.replace(written, inputs=tuple(spec for spec in written.inputs
+                                                                 if spec.name not in values)))
+    stated = without_constants(stated) if stated else None
     if stated is not None and stated.inputs:
         found = merged(found, taken(stated))
     if stated is not None and stated.sequence_batching:

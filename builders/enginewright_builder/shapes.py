@@ -30,7 +30,7 @@ DTYPES = {
     "bool": np.bool_, "string": np.object_,
 }
 STRING = "string"
-_TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
+TEXT_INPUTS = frozenset({"input_ids", "attention_mask", "token_type_ids", "position_ids"})
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -72,7 +72,7 @@ def sample_shape(spec: TensorSpec, *, batched: bool) -> tuple[int | str, ...]:
 
 def is_text_interface(interface: Interface) -> bool:
     """Whether a tokenizer makes all inputs."""
-    return bool(interface.inputs) and all(spec.name in _TEXT_INPUTS for spec in interface.inputs)
+    return bool(interface.inputs) and all(spec.name in TEXT_INPUTS for spec in interface.inputs)
 
 
 def checked(interface: Interface, *, told: bool = False) -> Interface:

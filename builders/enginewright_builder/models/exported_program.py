@@ -5,23 +5,27 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.export.passes import move_to_device_pass
 
+from enginewright_builder.constants import constant_notes, constants_of, without_constants
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.errors import UserError, brief, known_or
+from enginewright_builder.errors import UserError, brief, known_or, last_line
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
+from enginewright_builder.models.torch_arguments import Called, by_position
 from enginewright_builder.models.torch_base import NoBatchError, TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.models.torch_whole import through_onnx
 from enginewright_builder.onnx_interface import freed_interface
 from enginewright_builder.shapes import DTYPES, UNBOUNDED, checked
 from enginewright_builder.sources.exported_program import check_exported_program, check_program
+from enginewright_builder.tensors import Array
 
 _FIELD = "spec.source.uri"
 # Of programs that go on as ONNX.
@@ -38,36 +42,53 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
     # Guards are code: the graph answers without them.
     program._guards_code = []
     inputs = _inputs(program)
-    if interface is not None:
+    if interface is not None and without_constants(interface).inputs:
         inputs = _renamed(inputs, checked(interface, told=True))
-    module = program.module(check_guards=False)
+    values = constants_of(Interface(inputs=inputs), interface)
+    module = _called(program, inputs, values)
     names = _output_names(program, interface)
-    batched = freed_interface(Interface(inputs=inputs)).inputs
+    sent = tuple(spec for spec in inputs if spec.name not in values)
+    batched = freed_interface(Interface(inputs=sent)).inputs
     try:
-        if not all(spec.shape and isinstance(spec.shape[0], str) for spec in inputs):
-            return _whole(path, program, inputs, names, workspace, device, stated=interface is not None)
+        if not all(spec.shape and isinstance(spec.shape[0], str) for spec in sent):
+            return _whole(path, program, inputs, names, workspace, device, values, stated=interface is not None)
         with quiet(), torch.inference_mode():
             seen = [observed_outputs(_call(module, Interface(inputs=batched), size), names, 2) for size in (5, 7)]
     except NoBatchError:
-        return _whole(path, program, inputs, names, workspace, device, stated=interface is not None)
-    inputs = batched
+        return _whole(path, program, inputs, names, workspace, device, values, stated=interface is not None)
     if device != "cpu":
         # The graph itself says where its new tensors are made: by the GPU's number, as tensors do. To the exporter
         # ``cuda`` is another device than ``cuda:0``.
-        module = move_to_device_pass(program, f"{device}:0").module(check_guards=False)
-    return TorchModel(module, Interface(inputs=inputs, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32",
-                      vocabulary=_vocabulary(program), device=device)
+        module = _called(move_to_device_pass(program, f"{device}:0"), inputs, values)
+    loaded = TorchModel(module, Interface(inputs=batched, outputs=with_free_sizes(*seen)), name="PyTorch program, FP32",
+                        vocabulary=_vocabulary(program), device=device)
+    loaded.notes = constant_notes(values)
+    return loaded
+
+
+def _called(program: torch.export.ExportedProgram, inputs: Sequence[TensorSpec], values: Mapping[str, Array]
+            ) -> torch.nn.Module:
+    """With one tensor for each input that clients send, by position."""
+    module, structure = program.module(check_guards=False), program.call_spec.in_spec
+    if not values and (structure is None or by_position(structure, len(inputs))):
+        return module
+    return Called(module, [spec.name for spec in inputs], values, structure=structure)
 
 
 def _whole(path: Path, program: torch.export.ExportedProgram, inputs: tuple[TensorSpec, ...], names: list[str],
-           workspace: Path | None, device: str, *, stated: bool) -> OnnxModel:
+           workspace: Path | None, device: str, values: Mapping[str, Array], *, stated: bool) -> OnnxModel:
     def export(example: tuple[torch.Tensor, ...], graph: Path, into: list[str], out: list[str]) -> object:
         # The program itself, which has its own free sizes.
         return torch.onnx.export(program, (), str(graph), input_names=into, output_names=out, opset_version=OPSET,
                                  dynamo=True, external_data=False, optimize=True, report=False, verify=False)
 
-    return through_onnx(path, "PyTorch program", inputs, names, program.module(check_guards=False), export,
-                        workspace or path.parent, device, stated=stated)
+    module = _called(program, inputs, {})
+
+    def run(*tensors: torch.Tensor) -> Any:
+        return _answer(module, inputs, tensors)
+
+    return through_onnx(path, "PyTorch program", inputs, names, run, export, workspace or path.parent, device, values,
+                        stated=stated)
 
 
 def _load(path: Path) -> torch.export.ExportedProgram:
@@ -154,4 +175,17 @@ def _output_names(program: torch.export.ExportedProgram, interface: Interface | 
 
 def _call(module: Any, interface: Interface, size: int) -> Any:
     example = example_inputs(interface, 2, size=size)
-    return module(*(torch.from_numpy(example[spec.name]) for spec in interface.inputs))
+    return _answer(module, interface.inputs, [torch.from_numpy(example[spec.name]) for spec in interface.inputs])
+
+
+def _answer(module: Any, inputs: Sequence[TensorSpec], tensors: Sequence[torch.Tensor]) -> Any:
+    """Raises :class:`UserError` ``InterfaceInvalid``."""
+    try:
+        return module(*tensors)
+    except Exception as error:  # of the program's own operators, and of PyTorch's checks
+        told = ", ".join(f"{spec.name} {list(tensor.shape)}" for spec, tensor in zip(inputs, tensors, strict=True))
+        raise known_or(error, UserError(
+            "InterfaceInvalid", f"the program fails on made-up inputs of its own shapes ({told}): {last_line(error)}",
+            field="spec.interface.inputs", value=told,
+            remedy="write the sizes that it takes into spec.interface.inputs, as numbers or ranges, and give values in "
+                   "the sizes that fit them")) from error

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from enginewright_builder.contract import TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.padding import USUAL_MASK
-from enginewright_builder.shapes import BATCH
+from enginewright_builder.shapes import BATCH, TEXT_INPUTS
 
 _FIELD = "spec.source.uri"
 TEXT, IMAGE, WAVE, SPECTRUM, SERIES = "input_ids", "pixel_values", "input_values", "input_features", "past_values"
@@ -18,6 +20,11 @@ _ONE_CALL = ("ForSequenceClassification", "ForTokenClassification", "ForQuestion
              "ForAudioClassification", "ForCTC")
 # What Whisper's own processor cuts sound into.
 _SECONDS, _RATE = 30, 16_000
+# Parts of configurations that speak of images.
+_SEEING = ("vision_config", "image_config", "backbone_config", "encoder")
+# Arguments of ``forward`` that no request has.
+_OF_TRAINING = re.compile(
+    r"labels$|^return_|^output_|_embeds$|^past_key|^use_cache$|^cache_|head_mask$|^encoder_outputs$")
 # How detectors call what scores the places that they pick queries from.
 _PICKING = ("enc_score_head", "enc_out_class_embed")
 _CHANNELS, _IMAGE_SIZE = 3, 224
@@ -29,28 +36,107 @@ _OF_SOUND = 2
 class Served:
     """``model`` is what is called. ``part`` says so where it is not the whole; ``takes_text`` whether a tokenizer makes
     inputs of its. ``others`` are the inputs that no tokenizer makes. ``outputs`` are those to keep, in order; empty for
-    all."""
+    all. ``stated``: inputs are those that the user names, and no others."""
 
     model: Any
     part: str = ""
     takes_text: bool = False
     others: tuple[TensorSpec, ...] = ()
     outputs: tuple[str, ...] = ()
+    stated: bool = False
 
 
-def served_part(model: Any) -> Served:
-    """Raises :class:`UserError` ``UnsupportedModel`` for a model that takes something else."""
-    if hasattr(model, "get_text_features") and hasattr(model, "get_image_features"):
-        # What it says of pairs depends on who else is in the batch; a client multiplies the two.
-        return Served(model=model, takes_text=True, others=(_image(model.config.vision_config),),
-                      outputs=("text_embeds", "image_embeds"))
-    encoder = _generates(model)
-    called = model.get_encoder() if encoder else model
-    part = f"the encoder of {type(model).__name__}" if encoder else ""
-    takes = called.main_input_name
+def ways(model: Any, stated: Sequence[TensorSpec]) -> Iterator[Served]:
+    """How the model may be called, the likeliest first: it is served the first way in which it answers. Where the user
+    names other inputs than these there is one way. Raises :class:`UserError` ``UnsupportedModel`` for a model that
+    takes something else, ``InterfaceInvalid`` for inputs that it does not take."""
+    first = _towers(model) or _main(model, stated)
+    if not _covers(first, stated):
+        yield _as_stated(model, stated)
+        return
+    yield first
+    if first.model is model:
+        yield from _beside(model, first)
+
+
+def _towers(model: Any) -> Served | None:
+    """Of texts and of images. What such a model says of pairs depends on who else is in the batch; a client multiplies
+    the two."""
+    towers = ("get_text_features", "get_image_features")
+    if not all(hasattr(model, name) for name in towers) or not hasattr(model.config, "vision_config"):
+        return None
+    return Served(model=model, takes_text=True, others=(_image(model.config.vision_config),),
+                  outputs=("text_embeds", "image_embeds"))
+
+
+def _main(model: Any, stated: Sequence[TensorSpec]) -> Served:
+    called = model.get_encoder() if _generates(model) else model
+    part, takes = _part(called, model), called.main_input_name
     if takes == TEXT:
         return Served(model=called, part=part, takes_text=True)
-    return Served(model=called, part=part, others=(_other(takes, model),))
+    if (known := _other(takes, model)) is None:
+        if stated:
+            return Served(model=called)
+        raise unsupported(f"{type(model).__name__} takes {takes!r}, whose sizes do not follow from its config.json",
+                          takes, model)
+    return Served(model=called, part=part, others=(known,))
+
+
+def _part(called: Any, model: Any) -> str:
+    return "" if called is model else f"the encoder of {type(model).__name__}"
+
+
+def _covers(served: Served, stated: Sequence[TensorSpec]) -> bool:
+    """Whether what the user names is of this way's inputs, in as many dimensions."""
+    own = {spec.name: spec for spec in served.others}
+    if marks := mask_beside(served.others):
+        own[marks.name] = marks
+    return all(len(spec.shape) in (0, len(own[spec.name].shape)) if spec.name in own else
+               served.takes_text and spec.name in TEXT_INPUTS for spec in stated)
+
+
+def _beside(model: Any, main: Served) -> Iterator[Served]:
+    """Images of the size that a part of the configuration says, or as many as a video has; texts and images together,
+    where the model takes both; and the encoder of what generates from images."""
+    texts, images = (name in inspect.signature(model.forward).parameters for name in (TEXT, IMAGE))
+    for image in _images(model.config) if images else ():
+        if (image,) != main.others and not main.takes_text:
+            yield Served(model=model, others=(image,))
+    for image in _images(model.config) if texts and images else ():
+        yield Served(model=model, takes_text=True, others=(image,))
+    if images and main.others and getattr(model.config, "is_encoder_decoder", False) and hasattr(model, "get_encoder"):
+        called = model.get_encoder()
+        for image in _images(model.config):
+            yield Served(model=called, part=_part(called, model), others=(image,))
+
+
+def _as_stated(model: Any, stated: Sequence[TensorSpec]) -> Served:
+    """The encoder where it takes all that is named, else the whole."""
+    named = [spec.name for spec in stated]
+    parts = [model.get_encoder(), model] if _generates(model) else [model]
+    for called in parts:
+        known = parameters(called)
+        if set(named) <= set(known):
+            return Served(model=called, part=_part(called, model), stated=True)
+    unknown = next(name for name in named if name not in known)
+    raise UserError("InterfaceInvalid", f"{type(model).__name__} has no input {unknown!r}; it takes {', '.join(known)}",
+                    field="spec.interface.inputs", value=unknown, remedy="name the model's own inputs, or leave "
+                                                                         "interface out where the source tells them")
+
+
+def unsupported(message: str, value: object, model: Any) -> UserError:
+    """With what the user can do: say what the model takes, or export it."""
+    needed = [name for name, one in parameters(model).items() if one.default is inspect.Parameter.empty]
+    told = f" ({', '.join(needed)}, …)" if needed else ""
+    return UserError("UnsupportedModel", message, field=_FIELD, value=value,
+                     remedy=f"list what its forward takes in spec.interface.inputs{told}, each with dtype and shape, "
+                            "the batch in front; or export what is to be served with torch.export.save or to ONNX")
+
+
+def parameters(called: Any) -> dict[str, inspect.Parameter]:
+    """What ``forward`` takes that may be a tensor of a request."""
+    return {name: one for name, one in inspect.signature(called.forward).parameters.items()
+            if one.kind is not inspect.Parameter.VAR_KEYWORD and not _OF_TRAINING.search(name)}
 
 
 def mask_beside(others: Sequence[TensorSpec]) -> TensorSpec | None:
@@ -76,7 +162,8 @@ def _generates(model: Any) -> bool:
     return model.main_input_name in (TEXT, SPECTRUM, WAVE) and not type(model).__name__.endswith(_ONE_CALL)
 
 
-def _other(takes: str, model: Any) -> TensorSpec:
+def _other(takes: str, model: Any) -> TensorSpec | None:
+    """None where the configuration does not say its sizes."""
     config = model.config
     if takes == IMAGE:
         return _image(config)
@@ -85,8 +172,18 @@ def _other(takes: str, model: Any) -> TensorSpec:
     if takes == SERIES and hasattr(config, "context_length"):
         channels = getattr(config, "num_input_channels", 1)
         return TensorSpec(name=takes, dtype="float32", shape=(BATCH, config.context_length, channels))
-    raise UserError("UnsupportedModel", f"{type(model).__name__} takes {takes!r}, which is not loaded from folders",
-                    field=_FIELD, value=takes, remedy="export the model with torch.export.save or to ONNX")
+    return None
+
+
+def _images(config: Any) -> Iterator[TensorSpec]:
+    """Of the size that the configuration says, or one of its parts; where it has a number of frames, as many of these
+    in front of the channels."""
+    parts = [getattr(config, name, None) for name in _SEEING]
+    found = dict.fromkeys(_image(one) for one in (config, *parts) if one is config or hasattr(one, "image_size"))
+    yield from found
+    frames = getattr(config, "num_frames", None)
+    for one in found if isinstance(frames, int) else ():
+        yield TensorSpec(name=IMAGE, dtype="float32", shape=(BATCH, frames, *one.shape[1:]))
 
 
 def _image(config: Any) -> TensorSpec:

@@ -26,11 +26,19 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, brief, first_line, known_or
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
-from enginewright_builder.models.hf_kinds import mask_beside, picks_queries, served_part, sizes_to_observe
+from enginewright_builder.models.hf_kinds import (
+    Served,
+    mask_beside,
+    parameters,
+    picks_queries,
+    sizes_to_observe,
+    unsupported,
+    ways,
+)
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
-from enginewright_builder.shapes import BATCH, size_range
+from enginewright_builder.shapes import BATCH, TEXT_INPUTS, checked_batch, shape_text, size_range
 from enginewright_builder.sources.formats import check_config, read_settings
 
 _FIELD = "spec.source.uri"
@@ -59,30 +67,55 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     modules = read_sentence_modules(path)
     model, missing = _load_weights(path, config)
     pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
-    served = served_part(model)
+    refused: UserError | None = None
+    for served in ways(model, interface.inputs if interface else ()):
+        tokenize, inputs, notes = _inputs(path, model, served, interface, mask)
+        module: nn.Module
+        if modules is not None:
+            module, names = SentenceEmbedding(served.model, modules), ["sentence_embedding"]
+        else:
+            wanted = served.outputs or [spec.name for spec in (interface.outputs if interface else ())]
+            module, names = _Answers(served.model, pooled, wanted), []
+        try:
+            observed = _observed(module.eval(), inputs, names, model)
+        except UserError as error:
+            if error.reason != "UnsupportedModel":
+                raise
+            refused = error  # of the way that is closest to what the configuration says
+            continue
+        loaded = TorchModel(module, observed, name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))),
+                            keywords=True, tokenize=tokenize, device=device,
+                            vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
+                            pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0)
+        loaded.notes = notes
+        if picks_queries(model):
+            loaded.if_mismatched = _PLACES
+        return loaded
+    assert refused is not None  # there is one way at least
+    raise refused
+
+
+def _inputs(path: Path, model: Any, served: Served, interface: Interface | None, mask: str
+            ) -> tuple[Tokenize | None, tuple[TensorSpec, ...], tuple[str, ...]]:
+    """With what makes them of texts, where a tokenizer makes all of them, and with what the user should know."""
+    if served.stated:
+        assert interface is not None
+        return None, _stated_inputs(path, model, served, interface), ()
     tokenize, texts = (_text_inputs(path, model, _without(interface, served.others)) if served.takes_text
                        else (None, ()))
     others = tuple(_as_stated(spec, interface) for spec in served.others)
     marks = mask_beside(others)
     named = [spec.name for spec in interface.inputs] if interface else []
     masked = marks is not None and marks.name in (mask, *named)
-    inputs = (*texts, *others, *((marks,) if marks and masked else ()))
-    module: nn.Module
-    if modules is not None:
-        module, names = SentenceEmbedding(served.model, modules), ["sentence_embedding"]
-    else:
-        module, names = _Answers(served.model, pooled, served.outputs), []
-    module.eval()
-    loaded = TorchModel(module, _observed(module, inputs, names, type(model).__name__),
-                        name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))), keywords=True,
-                        tokenize=None if served.others else tokenize, device=device,
-                        vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
-                        pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0)
-    if marks and not masked and _marks_padding(path):
-        loaded.notes = (_MASK_NOTE,)
-    if picks_queries(model):
-        loaded.if_mismatched = _PLACES
-    return loaded
+    notes = (_MASK_NOTE,) if marks and not masked and _marks_padding(path) else ()
+    return None if others else tokenize, (*texts, *others, *((marks,) if marks and masked else ())), notes
+
+
+def _stated_inputs(path: Path, model: Any, served: Served, interface: Interface) -> tuple[TensorSpec, ...]:
+    """What the user names. Those of texts may be left without a shape: the source says how long they are."""
+    bare = [spec.name for spec in interface.inputs if not spec.shape and spec.name in TEXT_INPUTS]
+    texts = {spec.name: spec for spec in _token_specs(bare, _token_limit(path, model, None))}
+    return checked_batch(Interface(inputs=tuple(texts.get(spec.name, spec) for spec in interface.inputs))).inputs
 
 
 def _marks_padding(path: Path) -> bool:
@@ -147,17 +180,20 @@ class _Answers(nn.Module):
 
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         answers = self.model(**inputs, return_dict=True)
-        if self.wanted:
-            return {name: answers[name] for name in self.wanted}
         left_out = _LEFT_OUT if self.pooled else _LEFT_OUT | {"pooler_output"}
-        return {name: value for name, value in answers.items()
-                if isinstance(value, torch.Tensor) and name not in left_out and not name.startswith(_OF_TRAINING)}
+        given = {name: value for name, value in answers.items()
+                 if isinstance(value, torch.Tensor) and name not in left_out and not name.startswith(_OF_TRAINING)}
+        if unknown := [name for name in self.wanted if name not in given]:
+            raise UserError("InterfaceInvalid", f"the model has no output {unknown[0]!r}; it gives {', '.join(given)}",
+                            field="spec.interface.outputs", value=unknown[0], remedy="name the model's own outputs, or "
+                                                                                    "leave outputs out to serve all")
+        return {name: given[name] for name in self.wanted} if self.wanted else given
 
 
 def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[Tokenize | None, tuple[TensorSpec, ...]]:
     if not any((path / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt")):
         limit = _token_limit(path, model, None)
-        names = _input_names(interface, ["input_ids", "attention_mask"])
+        names = _input_names(interface, ["input_ids", "attention_mask"], model)
         return None, _token_specs(names, limit)
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
@@ -165,17 +201,17 @@ def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[T
         raise UserError("SourceCorrupt", f"the tokenizer cannot be loaded: {brief(error, 200)}", field=_FIELD,
                         value=path, remedy="copy all tokenizer files") from error
     limit = _token_limit(path, model, tokenizer)
-    names = _input_names(interface, list(tokenizer.model_input_names))
+    names = _input_names(interface, list(tokenizer.model_input_names), model)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return FolderTokenizer(tokenizer, tuple(names), limit), _token_specs(names, limit)
 
 
-def _input_names(interface: Interface | None, known: list[str]) -> list[str]:
+def _input_names(interface: Interface | None, known: list[str], model: Any) -> list[str]:
     if interface is None or not interface.inputs:
         return known
     names = [spec.name for spec in interface.inputs]
-    if unknown := [name for name in names if name not in (*known, "position_ids")]:
+    if unknown := [name for name in names if name not in (*known, *parameters(model))]:
         raise UserError("InterfaceInvalid", f"the model has no input {unknown[0]!r}; it takes {', '.join(known)}",
                         field="spec.interface.inputs", value=unknown[0], remedy="name the model's own inputs, or leave "
                                                                                "interface out: the source tells it")
@@ -188,11 +224,13 @@ def _token_specs(names: Sequence[str], limit: int) -> tuple[TensorSpec, ...]:
 
 def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
     """The smallest of what the weights, the tokenizer and the sentence-transformers settings allow."""
-    limits = [getattr(_of_text(model.config), "max_position_embeddings", None),
+    most = getattr(_of_text(model.config), "max_position_embeddings", None)
+    # A table of positions that has a place for padding, as RoBERTa's, is counted from behind that place.
+    behind = [table.padding_idx + 1 for name, table in model.named_modules()
+              if isinstance(table, nn.Embedding) and name.endswith("position_embeddings")
+              and table.padding_idx is not None and table.num_embeddings == most]
+    limits = [most - max(behind, default=0) if isinstance(most, int) else most,
               getattr(tokenizer, "model_max_length", None)]
-    if model.config.model_type in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        # Their positions begin after the padding index (transformers, create_position_ids_from_input_ids).
-        limits[0] = model.config.max_position_embeddings - (model.config.pad_token_id or 0) - 1
     settings = path / "sentence_bert_config.json"
     if settings.is_file():
         limits.append(read_settings(settings).get("max_seq_length"))
@@ -201,7 +239,7 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
                default=DEFAULT_TOKENS)
 
 
-def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str], architecture: str) -> Interface:
+def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str], model: Any) -> Interface:
     """The interface with outputs as seen: run twice, with two sizes of the free dimensions."""
     seen = []
     low = max((size_range(size)[0] for spec in inputs for size in spec.shape[1:] if isinstance(size, str)), default=1)
@@ -211,14 +249,13 @@ def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str
             with quiet(), torch.inference_mode():
                 value = module(**{name: torch.from_numpy(array) for name, array in example.items()})
         except Exception as error:  # the library's models fail in as many ways as there are kinds of them
-            raise _unsupported(architecture, inputs, error) from error
+            raise _unsupported(model, inputs, error) from error
         names = names or list(value)
         seen.append(observed_outputs(value, names, 2))
     return Interface(inputs=inputs, outputs=with_free_sizes(*seen))
 
 
-def _unsupported(architecture: str, inputs: Sequence[TensorSpec], error: Exception) -> BuilderError:
-    return known_or(error, UserError(
-        "UnsupportedModel", f"{architecture} does not answer one call with {', '.join(spec.name for spec in inputs)}: "
-        f"{first_line(error)}", field=_FIELD, value=architecture,
-        remedy="export what is to be served with torch.export.save or to ONNX"))
+def _unsupported(model: Any, inputs: Sequence[TensorSpec], error: Exception) -> BuilderError:
+    architecture, told = type(model).__name__, ", ".join(f"{spec.name} {shape_text(spec.shape)}" for spec in inputs)
+    return known_or(error, unsupported(f"{architecture} does not answer one call with {told}: {first_line(error)}",
+                                       architecture, model))

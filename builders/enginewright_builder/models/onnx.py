@@ -19,7 +19,8 @@ from enginewright_builder.models.onnx_joined import joined_steps
 from enginewright_builder.models.onnx_tidy import save, tidied
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.onnx_interface import graph_interface, merged, written_interface
-from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider
+from enginewright_builder.onnx_outputs import settle_outputs
+from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider, version
 from enginewright_builder.sequences import fixed, kept_note, with_carried_sizes
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.sources.onnx_versions import is_old, unsupported
@@ -80,6 +81,7 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     folder = workspace or path.parent
     folder.mkdir(parents=True, exist_ok=True)
     called, beside = called or path.name, path.parent
+    path, told = _with_outputs(path, interface, folder)
     values: dict[str, Array] = {}
     if interface is not None and any(spec.value for spec in interface.inputs):
         values = constants_of(written_interface(onnx.load(str(path), load_external_data=False)), interface)
@@ -102,7 +104,18 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         batch = settled(tidy, called, found, folder, vocabulary, opened)
         notes = batch.notes
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device,
-                     notes=(*notes, *constant_notes(values)))
+                     notes=(*notes, *constant_notes(values), *told))
+
+
+def _with_outputs(path: Path, interface: Interface | None, folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """A graph that gives what is served, and what the user should know of it."""
+    if settle_outputs(onnx.load(str(path), load_external_data=False), interface) is None:
+        return path, ()
+    model = onnx.load(str(path))
+    notes = settle_outputs(model, interface) or ()
+    made = folder / f"{path.stem}.outputs.onnx"
+    save(model, made)
+    return made, notes
 
 
 def _check_conversion(path: Path, tidy: Path, found: Interface, vocabulary: int) -> None:
@@ -134,7 +147,8 @@ def opened(path: Path, interface: Interface, accelerator: str = "cpu") -> OrtRun
     except Exception as error:  # ONNX Runtime's own classes
         raise known_or(error, UserError(
             "UnsupportedModel", f"ONNX Runtime cannot open {path.name}: {brief(error)}", field=_FIELD, value=path,
-            remedy="export the model with standard ONNX operators")) from error
+            remedy=f"export it again so that ONNX Runtime {version()} opens it: with standard ONNX operators, and in "
+                   "types that these take")) from error
 
 
 def _vocabulary(model: onnx.ModelProto) -> int:

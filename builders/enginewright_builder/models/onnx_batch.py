@@ -18,7 +18,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError, first_line, known_or, lacks_memory
 from enginewright_builder.models.onnx_tidy import save
 from enginewright_builder.models.synthetic import example_inputs
-from enginewright_builder.onnx_interface import freed_interface, frozen_batch
+from enginewright_builder.onnx_interface import freed_interface, frozen_batch, one_answer
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.shapes import BATCH, ROWS, shape_text, takes_batches
 from enginewright_builder.tensors import Array, Tensors, count
@@ -48,7 +48,7 @@ def settled(path: Path, called: str, found: Interface, folder: Path, vocabulary:
     the graph fails on inputs of its own shapes, and what ``opened`` raises."""
     why = _without_batch(found)
     for candidate in () if why else _candidates(path, found, folder):
-        if not (why := _dependence(candidate, path, found, vocabulary, opened)):
+        if not (why := _dependence(candidate, path, called, found, vocabulary, opened)):
             return candidate
     whole = _whole(found)
     try_whole(path, called, whole, vocabulary, opened)
@@ -57,7 +57,7 @@ def settled(path: Path, called: str, found: Interface, folder: Path, vocabulary:
 
 def _without_batch(found: Interface) -> str:
     """Why shapes alone say that there is no batch; empty where there may be one."""
-    if takes_batches(found) or frozen_batch(found):
+    if takes_batches(found) or frozen_batch(found) or one_answer(found):
         return ""
     specs = ", ".join(f"{spec.name} {shape_text(spec.shape)}" for spec in (*found.inputs, *found.outputs))
     return f"not every input and output has the batch in front ({specs})"
@@ -69,7 +69,7 @@ def _candidates(path: Path, found: Interface, folder: Path) -> Iterator[Settled]
         return
     fixed = frozen_batch(found)
     free = freed_interface(found)
-    for name, reshapes in (("free-batch", False), ("free-reshapes", True)):
+    for name, reshapes in (("free-batch", False), ("free-reshapes", True))[:2 if fixed else 1]:
         model = onnx.load(str(path))
         for value in (*model.graph.input, *model.graph.output):
             if value.type.tensor_type.shape.dim:
@@ -98,9 +98,9 @@ def _free(model: onnx.ModelProto, fixed: int) -> None:
             node.input[1] = name
 
 
-def _dependence(loose: Settled, path: Path, found: Interface, vocabulary: int, opened: Opened) -> str:
+def _dependence(loose: Settled, path: Path, called: str, found: Interface, vocabulary: int, opened: Opened) -> str:
     """Why samples of ``loose`` are not answered alike alone and beside others; empty where they are. A graph that is
-    frozen says itself what it answers."""
+    frozen says itself what it answers. Raises as :func:`_check_steady` does."""
     fixed = 0 if takes_batches(found) else frozen_batch(found)
     samples = TRIED * max(1, fixed)
     inputs = example_inputs(loose.interface, samples, vocabulary=vocabulary)
@@ -108,15 +108,17 @@ def _dependence(loose: Settled, path: Path, found: Interface, vocabulary: int, o
         runner = opened(loose.path, loose.interface)
         alone = _in_calls_of(1, runner, inputs)
         expected = _in_calls_of(fixed, opened(path, loose.interface), inputs) if fixed else alone
-        together = runner(inputs)
+        together, again = runner(inputs), runner(inputs)
     except Exception as error:  # ONNX Runtime's own classes, whatever the graph trips over
         if lacks_memory(error):  # it says nothing of the graph
             raise
         return f"it fails at another batch: {first_line(error)}"
+    _check_steady(called, together, again)
+    most = _ALIKE if takes_batches(found) else SAME
     for name, answers in expected.items():
         if len(answers) != samples or together[name].shape[:1] != (samples,):
             return f"output {name!r} has the shape {list(together[name].shape)} for {samples} samples"
-        if max(distance(answers, other[name]) for other in (alone, together)) > (SAME if fixed else _ALIKE):
+        if max(distance(answers, other[name]) for other in (alone, together)) > most:
             return "its answers depend on what else is in the batch"
     return ""
 
@@ -154,11 +156,12 @@ def _whole(found: Interface) -> Interface:
 
 
 def try_whole(path: Path, called: str, whole: Interface, vocabulary: int, opened: Opened) -> None:
-    """That the graph runs on one call of the shapes ``whole``. Raises :class:`UserError` ``InterfaceInvalid``."""
+    """That the graph runs on one call of the shapes ``whole``. Raises :class:`UserError` ``InterfaceInvalid``, and as
+    :func:`_check_steady` does."""
     inputs: Tensors = example_inputs(whole, 1, vocabulary=vocabulary)
     runner = opened(path, whole)
     try:
-        runner(inputs)
+        once, again = runner(inputs), runner(inputs)
     except Exception as error:  # ONNX Runtime's own classes
         shapes = ", ".join(f"{name} {list(array.shape[1:])}" for name, array in inputs.items())
         raise known_or(error, UserError(
@@ -166,6 +169,18 @@ def try_whole(path: Path, called: str, whole: Interface, vocabulary: int, opened
             field="spec.interface.inputs", value=shapes,
             remedy="write the sizes that it takes into spec.interface.inputs, as numbers or ranges"
                    f"{_of_one_value(whole)}")) from error
+    _check_steady(called, once, again)
+
+
+def _check_steady(called: str, once: Tensors, again: Tensors) -> None:
+    """Raises :class:`UserError` ``UnsupportedModel`` where one call is answered in two ways: no engine could be held
+    against such a source."""
+    for name, answers in once.items():
+        if distance(answers, again[name]) > SAME:
+            raise UserError("UnsupportedModel", f"{called} answers the same call in another way each time: output "
+                            f"{name!r} differs", field="spec.source.uri", value=name,
+                            remedy="export it for inference (model.eval() in PyTorch), without random numbers and "
+                                   "without Dropout in training mode")
 
 
 def _of_one_value(whole: Interface) -> str:

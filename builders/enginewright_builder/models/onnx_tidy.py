@@ -13,6 +13,7 @@ from enginewright_builder.shapes import BATCH
 from enginewright_builder.sources.onnx_versions import is_old, modern
 
 _PREFIX = "enginewright__"
+_ANYWHERE = "C.UTF-8"
 # Above what a protobuf message can hold, with room for what is written into the graph.
 MOST_BYTES = 1_800_000_000
 
@@ -21,12 +22,14 @@ def tidied(path: Path, folder: Path) -> Path:
     """``path``, or a graph in ``folder`` that computes the same and is written as libraries expect it."""
     model = onnx.load(str(path), load_external_data=False)
     known = _with_known_shapes(model)
-    if not _negative(model) and not _scalars(model) and not known and not is_old(model):
+    if not _negative(model) and not _scalars(model) and not known and not is_old(model) and not _english(model):
         return path
     model = onnx.load(str(path))
     if is_old(model):
         model = modern(path, model)
     _with_known_shapes(model)
+    for node in _english(model):
+        node.attribute.append(helper.make_attribute("locale", _ANYWHERE))
     for value, axis in _negative(model):
         value.type.tensor_type.shape.dim[axis].dim_param = BATCH if axis == 0 else f"{value.name}_{axis}"
     _give_scalars_a_dimension(model)
@@ -57,6 +60,13 @@ def _with_known_shapes(model: onnx.ModelProto) -> bool:
         if value.name in shapes:
             value.type.tensor_type.CopyFrom(shapes[value.name])
     return any(value.name in shapes for value in bare)
+
+
+def _english(model: onnx.ModelProto) -> list[onnx.NodeProto]:
+    """Operators on texts that name no locale. ONNX Runtime takes en_US.UTF-8 then, which images lack; letters become
+    small and large alike in the locale that each has."""
+    return [node for node in model.graph.node if node.op_type == "StringNormalizer" and not node.domain
+            and not any(attribute.name == "locale" for attribute in node.attribute)]
 
 
 def _negative(model: onnx.ModelProto) -> list[tuple[onnx.ValueInfoProto, int]]:

@@ -35,6 +35,10 @@ _SHORTEST = 2
 # Integers are below this where nothing is known of the tables they index: any table has two rows.
 DEFAULT_VOCABULARY = 2
 
+# How models of transformers call what marks the parts of an input that are there, and what is of no size or kind.
+_PRESENT = ("pixel_mask", "past_observed_mask")
+_ZEROS = ("token_type_ids", "position_ids", "bbox")
+
 
 def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,
                    vocabulary: int = DEFAULT_VOCABULARY) -> Tensors:
@@ -81,9 +85,9 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
     dtype = numpy_dtype(spec.dtype)
     if spec.normalise is not None:
         return rng.integers(0, 256, shape).astype(dtype)
-    if spec.name == "attention_mask":
+    if spec.name.endswith("attention_mask") or spec.name in _PRESENT:
         return np.ones(shape, dtype)
-    if spec.name in ("token_type_ids", "position_ids"):
+    if spec.name in _ZEROS:
         return np.zeros(shape, dtype)
     if spec.preprocess is not None and dtype.kind == "O":
         return _sentences(shape, rng, size)

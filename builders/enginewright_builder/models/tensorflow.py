@@ -16,18 +16,20 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
+from enginewright_builder.constants import constants_of
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.models import tensorflow_worker
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.onnx_tidy import save
+from enginewright_builder.onnx_interface import written_interface
 from enginewright_builder.onnx_names import rename_values
 from enginewright_builder.session_runner import call_by_call
 from enginewright_builder.shapes import DTYPES, STRING, takes_batches
@@ -62,23 +64,29 @@ def load_tensorflow(path: Path, kind: str, interface: Interface | None, device: 
     worker = Worker(path, kind, folder)
     graph = folder / f"{path.stem}.converted.onnx"
     _convert(worker, graph, kind)
+    values = constants_of(written_interface(onnx.load(str(graph), load_external_data=False)), interface)
     found = load_onnx(graph, interface, folder, device, called=path.name)
-    return TensorflowModel(found, worker, name=f"{_WORDS[kind]} as converted, on ONNX Runtime")
+    return TensorflowModel(found, worker, values, name=f"{_WORDS[kind]} as converted, on ONNX Runtime")
 
 
 class TensorflowModel(OnnxModel):
     """Answers are TensorFlow's; what is timed, and what engines are made of, is the ONNX."""
 
-    def __init__(self, converted: OnnxModel, worker: Worker, *, name: str) -> None:
+    def __init__(self, converted: OnnxModel, worker: Worker, values: Mapping[str, Array], *, name: str) -> None:
+        """``values`` are of inputs that clients do not send."""
         super().__init__(converted.path, converted.interface, vocabulary=converted.vocabulary,
                          device=converted.device, notes=converted.notes)
-        self.name, self._worker = name, worker
+        self.name, self._worker, self._values = name, worker, values
 
     def run(self, inputs: Tensors) -> Tensors:
         if not takes_batches(self.interface):
-            return call_by_call(self._worker.ask, inputs)
-        fixed = self._worker.fixed_batch
-        return self._worker.ask(inputs) if not fixed else _in_calls_of(fixed, self._worker, inputs)
+            return call_by_call(self._ask, inputs)
+        fixed = self._worker.fixed_batch(self._values)
+        return self._ask(inputs) if not fixed else _in_calls_of(fixed, self._ask, inputs)
+
+    def _ask(self, inputs: Tensors) -> dict[str, Array]:
+        answers = self._worker.ask({**inputs, **self._values})
+        return {spec.name: answers[spec.name] for spec in self.interface.outputs}
 
 
 class Worker:
@@ -113,10 +121,10 @@ class Worker:
         for spec in (*self.inputs, *self.outputs):
             _check_type(spec)
 
-    @property
-    def fixed_batch(self) -> int:
-        """How many samples a call has to hold; 0 where that is free."""
-        return next((int(spec["shape"][0]) for spec in self.inputs if spec["shape"] and spec["shape"][0]), 0)
+    def fixed_batch(self, constant: Collection[str] = ()) -> int:
+        """How many samples a call has to hold; 0 where that is free. ``constant`` inputs hold none."""
+        return next((int(spec["shape"][0]) for spec in self.inputs
+                     if spec["name"] not in constant and spec["shape"] and spec["shape"][0]), 0)
 
     def convert(self, target: Path) -> dict[str, dict[str, str]]:
         """Writes ONNX. Its inputs and outputs by what the signature calls each. Raises :class:`UserError`
@@ -243,10 +251,10 @@ def _check_operators(model: onnx.ModelProto, source: Path) -> None:
                         remedy="write the forward pass without them, or give ONNX")
 
 
-def _in_calls_of(fixed: int, worker: Worker, inputs: Tensors) -> dict[str, Array]:
+def _in_calls_of(fixed: int, ask: Callable[[Tensors], dict[str, Array]], inputs: Tensors) -> dict[str, Array]:
     """Of a signature with a fixed batch that ONNX is free of: the last call is filled up."""
     samples = count(inputs)
     rows = np.arange(-(-samples // fixed) * fixed) % samples
-    calls = [worker.ask({name: array[rows[start:start + fixed]] for name, array in inputs.items()})
+    calls = [ask({name: array[rows[start:start + fixed]] for name, array in inputs.items()})
              for start in range(0, len(rows), fixed)]
     return {name: np.concatenate([call[name] for call in calls])[:samples] for name in calls[0]}

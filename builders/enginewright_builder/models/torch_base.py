@@ -15,7 +15,7 @@ import torch
 from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.errors import BuilderError, UserError, first_line, known_or
+from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import Tokenize, TorchProgram
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
@@ -45,8 +45,11 @@ class TorchModel:
         self._adapted = Adapted(self.module, interface, keywords=keywords)
 
     def run(self, inputs: Tensors) -> Tensors:
-        with torch.inference_mode(), tf32(False):
-            outputs = [tensor.cpu().numpy() for tensor in self._adapted(*self._tensors(inputs))]
+        try:
+            with torch.inference_mode(), tf32(False):
+                outputs = [tensor.cpu().numpy() for tensor in self._adapted(*self._tensors(inputs))]
+        except Exception as error:  # a model fails in as many ways as there are kinds of them
+            raise _cannot_answer(error, inputs) from error
         return dict(zip((spec.name for spec in self.interface.outputs), outputs, strict=True))
 
     def bind(self, inputs: Tensors) -> Call:
@@ -110,6 +113,14 @@ def export_failed(error: Exception) -> BuilderError:
         "ExportFailed", f"PyTorch cannot export the model to ONNX: {first_line(error, 300)}{detail}",
         field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the forward pass free "
                                     "of branches on tensor values"))
+
+
+def _cannot_answer(error: Exception, inputs: Tensors) -> BuilderError:
+    told = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+    return known_or(error, UserError(
+        "UnsupportedModel", f"the model fails on {told}: {last_line(error)}", field="spec.interface.inputs", value=told,
+        remedy="give evaluation data that it takes, or write the sizes that it takes into spec.interface.inputs, as "
+               "numbers or ranges"))
 
 
 class NoBatchError(UserError):

@@ -3,7 +3,8 @@ tries whether the batch can be freed, and else calls them as their shapes say.""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import export_failed, quiet
 from enginewright_builder.models.torch_precision import flatten
 from enginewright_builder.ort_session import OrtRunner
-from enginewright_builder.tensors import whole_call
+from enginewright_builder.tensors import Array, whole_call
 
 # PyTorch and ONNX Runtime may sum in another order.
 _SAME = 1e-3
@@ -27,12 +28,13 @@ Export = Callable[[tuple[torch.Tensor, ...], Path, list[str], list[str]], object
 
 
 def through_onnx(path: Path, what: str, inputs: Sequence[TensorSpec], outputs: Sequence[str],
-                 run: Callable[..., Any], export: Export, folder: Path, device: str, *, stated: bool) -> OnnxModel:
-    """``path`` is the source, ``what`` it is in words, ``run`` calls it; ``outputs`` may name none. ``stated``: the
-    sizes of ``inputs`` are the user's. Raises :class:`UserError` ``ExportFailed``, ``ExportMismatch``, and what ONNX
-    sources do."""
+                 run: Callable[..., Any], export: Export, folder: Path, device: str, values: Mapping[str, Array], *,
+                 stated: bool) -> OnnxModel:
+    """``path`` is the source, ``what`` it is in words, ``run`` calls it; ``outputs`` may name none. Some of ``inputs``
+    may have ``values``. ``stated``: the sizes of ``inputs`` are the user's. Raises :class:`UserError` ``ExportFailed``,
+    ``ExportMismatch``, and what ONNX sources do."""
     folder.mkdir(parents=True, exist_ok=True)
-    given = whole_call(example_inputs(Interface(inputs=tuple(inputs)), 1))
+    given = {**whole_call(example_inputs(Interface(inputs=tuple(inputs)), 1)), **values}
     example = tuple(torch.from_numpy(given[spec.name]) for spec in inputs)
     with quiet(), torch.inference_mode():
         expected = [tensor.numpy() for tensor in flatten(run(*example))]
@@ -53,6 +55,9 @@ def through_onnx(path: Path, what: str, inputs: Sequence[TensorSpec], outputs: S
             raise UserError("ExportMismatch", f"the export answers otherwise than {path.name}: {name!r} differs",
                             field="spec.source", value=name,
                             remedy="look for randomness in the forward pass, or give an ONNX file")
-    model = load_onnx(graph, Interface(inputs=tuple(inputs)) if stated else None, folder, device, called=path.name)
+    told = Interface(inputs=tuple(
+        replace(spec, value=tuple(map(float, values[spec.name].ravel()))) if spec.name in values else spec
+        for spec in inputs))
+    model = load_onnx(graph, told if stated else None, folder, device, called=path.name)
     model.name = f"{what} as exported, on ONNX Runtime"
     return model

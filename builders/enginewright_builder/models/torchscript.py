@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 
+from enginewright_builder.constants import constant_notes, constants_of, without_constants
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import SourceModel, not_in
 from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.synthetic import example_inputs
+from enginewright_builder.models.torch_arguments import Called
 from enginewright_builder.models.torch_base import (
     EXAMPLE_BATCH,
     EXAMPLE_SIZE,
@@ -32,6 +34,10 @@ from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import STRING, checked, size_range, takes_batches
 from enginewright_builder.sources.torchscript import check_script, check_torchscript
 from enginewright_builder.tensors import Tensors
+
+# Types of arguments that are no tensors, as TorchScript writes them.
+_NUMBERS = ("int", "float", "bool", "number", "Scalar")
+_TENSORS = ("Tensor", "Optional[Tensor]")
 
 
 class TorchScriptModel(TorchModel):
@@ -55,9 +61,9 @@ class TorchScriptModel(TorchModel):
         with quiet(), torch.no_grad():
             try:
                 # The older exporter: the newer one goes through torch.export, which refuses script modules.
-                torch.onnx.export(self.module, example, str(path), input_names=names[:count],
-                                  output_names=names[count:],
-                                  dynamic_axes=axes, opset_version=min(opset, 20), dynamo=False)
+                torch.onnx.export(_script(self.module, example), example, str(path), input_names=names[:count],
+                                  output_names=names[count:], dynamic_axes=axes, opset_version=min(opset, 20),
+                                  dynamo=False)
             except Exception as error:
                 raise export_failed(error) from error
         finish_names(path, self.interface)
@@ -71,47 +77,76 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
     check_torchscript(path)
     check_as_torch_reads(path, check_script)
     module = _load(path)
-    arguments = [argument.name for argument in module.forward.schema.arguments[1:]]  # type: ignore[attr-defined]
+    arguments = module.forward.schema.arguments[1:]  # type: ignore[attr-defined]
     if interface is None or not interface.inputs:
-        example = ", ".join(f"{{name: {name}, dtype: float32, shape: [batch, 16]}}" for name in arguments)
+        example = ", ".join(f"{{name: {argument.name}, dtype: float32, shape: [batch, 16]}}" for argument in arguments)
         raise UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
                         field="spec.interface", value="", remedy=f"write for example interface: "
                                                                  f"{{inputs: [{example}]}}")
-    stated = checked(interface)
+    values = constants_of(interface, interface)
+    stated = checked(without_constants(interface))
     if texts := [spec.name for spec in stated.inputs if spec.dtype == STRING]:
         raise UserError("InterfaceInvalid", f"input {texts[0]!r} is of type string, and PyTorch has no such tensors",
                         field=f"spec.interface.inputs[{texts[0]}].dtype", value=STRING,
                         remedy="give the numbers that the texts become, or an ONNX file that takes texts")
-    if len(stated.inputs) > len(arguments):
-        raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(stated.inputs)} are named",
-                        field="spec.interface.inputs", value=len(stated.inputs),
-                        remedy=f"name {', '.join(arguments)}, in this order")
+    if len(interface.inputs) > len(arguments):
+        raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(interface.inputs)} are "
+                        "named", field="spec.interface.inputs", value=len(interface.inputs),
+                        remedy=f"name {', '.join(argument.name for argument in arguments)}, in this order")
+    taken = arguments[:len(interface.inputs)]
+    if strange := [one for one in taken if str(one.type) not in (*_NUMBERS, *_TENSORS)]:
+        raise UserError("UnsupportedModel", f"the model takes {strange[0].name!r} as {strange[0].type}, and a request "
+                        "holds tensors", field="spec.source.uri", value=f"{strange[0].name}: {strange[0].type}",
+                        remedy="let its forward take each tensor as an argument of its own, or export it with "
+                               "torch.export.save, which keeps lists and dicts of tensors")
+    numbers = {spec.name for spec, argument in zip(interface.inputs, arguments, strict=False)
+               if str(argument.type) in _NUMBERS}
+    if sent := [spec.name for spec in stated.inputs if spec.name in numbers]:
+        raise UserError("InterfaceInvalid", f"the model takes {sent[0]!r} as a number, not as a tensor, so that no "
+                        "request can hold it", field=f"spec.interface.inputs[{sent[0]}]", value=sent[0],
+                        remedy="give it the value that it has in every request")
+    # The exporter knows neither arguments that are left out nor such as may be.
+    plain = not values and all(str(one.type) == _TENSORS[0] for one in arguments) and len(taken) == len(arguments)
+    filled = module if plain else Called(module, [spec.name for spec in interface.inputs], values, numbers)
+    notes = constant_notes(values)
     try:
         if takes_batches(Interface(inputs=stated.inputs)):
-            return TorchScriptModel(module, _observed(module, stated), name="TorchScript, FP32", device=device)
+            loaded = TorchScriptModel(filled, _observed(filled, stated), name="TorchScript, FP32", device=device)
+            loaded.notes = notes
+            return loaded
     except NoBatchError:
         pass
-    return _whole(path, module, stated, workspace or path.parent, device)
+    whole = _whole(path, filled, stated, workspace or path.parent, device)
+    whole.notes = (*whole.notes, *notes)
+    return whole
 
 
-def _whole(path: Path, module: torch.jit.ScriptModule, stated: Interface, folder: Path, device: str) -> OnnxModel:
+def _whole(path: Path, module: torch.nn.Module, stated: Interface, folder: Path, device: str) -> OnnxModel:
     def export(example: tuple[torch.Tensor, ...], graph: Path, into: list[str], out: list[str]) -> object:
         axes = {spec.name: {axis: size if ".." not in size else f"{spec.name}_{axis}" for axis, size in
                             enumerate(spec.shape) if isinstance(size, str)} for spec in stated.inputs}
-        return torch.onnx.export(module, example, str(graph), input_names=into, output_names=out, dynamic_axes=axes,
-                                 opset_version=18, dynamo=False)
+        return torch.onnx.export(_script(module, example), example, str(graph), input_names=into, output_names=out,
+                                 dynamic_axes=axes, opset_version=18, dynamo=False)
 
     def run(*tensors: torch.Tensor) -> Any:
         try:
             return module(*tensors)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, TypeError) as error:
             raise _fails(error, stated) from error
 
     return through_onnx(path, "TorchScript", stated.inputs, [spec.name for spec in stated.outputs], run, export, folder,
-                        device, stated=True)
+                        device, {}, stated=True)
 
 
-def _fails(error: RuntimeError, stated: Interface) -> BuilderError:
+def _script(module: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Any:
+    """One script, which the exporter takes: what stands around a script is traced, and branches within it stay."""
+    if not isinstance(module, Called):
+        return module
+    traced = torch.jit.trace(module, example, check_trace=False)  # type: ignore[no-untyped-call]
+    return torch.jit.freeze(traced.eval())  # type: ignore[no-untyped-call]
+
+
+def _fails(error: Exception, stated: Interface) -> BuilderError:
     return known_or(error, UserError(
         "InterfaceInvalid", f"the model fails on inputs of the stated interface: {last_line(error)}",
         field="spec.interface.inputs", value=", ".join(spec.name for spec in stated.inputs),
@@ -130,13 +165,13 @@ def _load(path: Path) -> torch.jit.ScriptModule:
             remedy="copy the file again and state its digest in spec.source.digest")) from error
 
 
-def _observed(module: torch.jit.ScriptModule, stated: Interface) -> Interface:
+def _observed(module: torch.nn.Module, stated: Interface) -> Interface:
     seen = []
     for size in (5, 7):
         try:
             with quiet(), torch.inference_mode():
                 value = module(*_tensors(stated, 2, size))
-        except RuntimeError as error:
+        except (RuntimeError, ValueError, TypeError) as error:
             raise _fails(error, stated) from error
         count = len(flatten(value))
         names = [spec.name for spec in stated.outputs] or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,16 @@ from enginewright_builder.contract import (
     TensorSpec,
 )
 from enginewright_builder.errors import UserError
+from enginewright_builder.export import export_model
 from enginewright_builder.models import load_model
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.resolve import resolve
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.sources.formats import locate
-from support.inputs import graphs
+from support.inputs import graphs, programs
 
+X = TensorSpec(name="x", dtype="float32", shape=("batch", 16))
 RATES = (16000, 8000)
 KEPT = SequenceBatching(state=(StateTensor(input_name="state", output_name="stateN"),))
 
@@ -137,7 +140,7 @@ def test_what_cannot_be_constant_is_refused_with_the_field(inputs: tuple[TensorS
 
 
 @pytest.mark.parametrize(("format_", "changed", "told"), [
-    ("torchscript", {}, "only inputs of ONNX sources have a value"),
+    ("huggingface", {}, "no input of it has a value"),
     ("onnx", {"normalise": Normalise(scale=1.0, mean=(0.0,), std=(1.0,))}, "is made of what clients send"),
 ])
 def test_what_does_not_go_with_a_value(format_: str, changed: dict[str, Any], told: str) -> None:
@@ -145,6 +148,32 @@ def test_what_does_not_go_with_a_value(format_: str, changed: dict[str, Any], to
     with pytest.raises(UserError, match=told) as raised:
         check_constants(format_, Interface(inputs=(spec,)))
     assert raised.value.field == "spec.interface.inputs[sr].value"
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(("make", "sent"), [(programs.with_gain, ()), (programs.scripted_with_gain, (X,))],
+                         ids=["exported program", "TorchScript"])
+def test_a_pytorch_module_answers_as_with_that_value(make: Callable[[Path], Path], sent: tuple[TensorSpec, ...],
+                                                     tmp_path: Path) -> None:
+    path = make(tmp_path)
+    source = load_model(locate(path), Interface(inputs=(*sent, *programs.GAIN.inputs)), tmp_path)
+    assert [spec.name for spec in source.interface.inputs] == ["x"]
+    assert takes_batches(source.interface)
+    x = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
+    expected, other = (programs.answers(path, {"x": x, "gain": np.array(gain, np.float32)})[0] for gain in (0.5, 1.0))
+    np.testing.assert_allclose(source.run({"x": x})["output"], expected, rtol=1e-5)
+    assert not np.allclose(expected, other), "the value decides the answer"
+    export_model(source, tmp_path / "export", [{"x": x}])  # raises where the answers differ
+    assert "gain is 0.5 in every request" in source.notes[-1]
+
+
+@pytest.mark.torch
+def test_a_number_of_pythons_needs_a_value(tmp_path: Path) -> None:
+    stated = Interface(inputs=(X, TensorSpec(name="gain", dtype="float32", shape=("batch", 1))))
+    with pytest.raises(UserError, match="takes 'gain' as a number") as raised:
+        load_model(locate(programs.scripted_with_gain(tmp_path)), stated, tmp_path)
+    assert (raised.value.reason, raised.value.field) == ("InterfaceInvalid", "spec.interface.inputs[gain]")
+    assert "give it the value" in raised.value.remedy
 
 
 def test_who_leaves_the_value_to_chance_is_told_of_it(tmp_path: Path) -> None:

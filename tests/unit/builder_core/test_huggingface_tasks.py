@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from enginewright_builder.contract import Interface, Padding, TensorSpec
@@ -54,6 +55,12 @@ def whisper() -> Any:
         pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
 
 
+def reader() -> Any:
+    return transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
+        transformers.ViTConfig(**IMAGE), transformers.TrOCRConfig(
+            vocab_size=60, d_model=32, decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=32))
+
+
 TASKS: dict[str, Task] = {
     "encoder of a text generator": (
         "T5ForConditionalGeneration",
@@ -86,6 +93,22 @@ TASKS: dict[str, Task] = {
         lambda: transformers.DPTConfig(**{**IMAGE, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3],
                                        neck_hidden_sizes=[16] * 4, fusion_hidden_size=16),
         {"pixel_values": (3, 32, 32)}, {"predicted_depth": (64, 64)}),
+    "videos": (
+        "VideoMAEForVideoClassification", lambda: transformers.VideoMAEConfig(**IMAGE, num_frames=4, tubelet_size=2),
+        {"pixel_values": (4, 3, 32, 32)}, {"logits": (2,)}),
+    "a text about an image": (
+        "BlipForImageTextRetrieval",
+        lambda: transformers.BlipConfig(text_config={**TEXT, "encoder_hidden_size": 32, "pad_token_id": 0,
+                                                     "bos_token_id": 1, "eos_token_id": 2, "sep_token_id": 2},
+                                        vision_config=IMAGE, projection_dim=16, image_text_hidden_size=16),
+        {"input_ids": ("1..20",), "attention_mask": ("1..20",), "pixel_values": (3, 32, 32)},
+        {"itm_score": (2,), "last_hidden_state": (17, 32), "question_embeds": ("question_embeds_1", 32)}),
+    "encoder of what reads images aloud": (
+        "VisionEncoderDecoderModel", reader, {"pixel_values": (3, 32, 32)},
+        {"last_hidden_state": (17, 32), "pooler_output": (32,)}),
+    "positions that are counted from behind the padding": (
+        "EsmForTokenClassification", lambda: transformers.EsmConfig(**TEXT, pad_token_id=1, mask_token_id=3),
+        {"input_ids": ("1..18",), "attention_mask": ("1..18",)}, {"logits": ("logits_1", 2)}),
     "series of numbers": (
         "PatchTSTForPrediction",
         lambda: transformers.PatchTSTConfig(num_input_channels=2, context_length=32, patch_length=8, patch_stride=8,
@@ -109,10 +132,60 @@ def test_a_model_of_this_task_is_opened_and_exported(task: Task, tmp_path: Path)
     model = load_model(locate(saved(architecture, config(), tmp_path / "source")), None, tmp_path)
     assert {spec.name: spec.shape[1:] for spec in model.interface.inputs} == inputs
     assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
-    assert ("the encoder of" in model.name) == ("Generation" in architecture)
+    assert ("the encoder of" in model.name) == ("Generation" in architecture or "Decoder" in architecture)
     checks = [example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary)
               for batch, size in ((1, 9), (3, 1500))]
     export_model(model, tmp_path / "export", checks)  # raises where the answers differ
+
+
+def sent(**shapes: tuple[int | str, ...]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name=name, dtype="int64" if "input_ids" in name else "float32", shape=("batch", *shape))
+                 for name, shape in shapes.items())
+
+
+def bart() -> Any:
+    return transformers.BartConfig(**HALVES, vocab_size=60, d_model=32, max_position_embeddings=64)
+
+
+STATED: dict[str, tuple[str, Any, tuple[TensorSpec, ...], dict[str, tuple[int | str, ...]]]] = {
+    "the whole of a text generator": (
+        "BartForConditionalGeneration", bart, sent(input_ids=("1..40",), decoder_input_ids=("1..20",)),
+        {"logits": ("logits_1", 60)}),
+    "series of numbers with features of time": (
+        "TimeSeriesTransformerForPrediction",
+        lambda: transformers.TimeSeriesTransformerConfig(**HALVES, prediction_length=4, context_length=8, d_model=16,
+                                                         lags_sequence=[1, 2], num_time_features=2),
+        sent(past_values=(10,), past_time_features=(10, 2), past_observed_mask=(10,), future_values=(4,),
+             future_time_features=(4, 2)), {"loc": (1,)}),
+}
+
+
+@pytest.mark.parametrize("task", STATED.values(), ids=STATED)
+def test_a_model_takes_what_the_user_lists_and_gives_the_outputs_that_are_listed(task: Any, tmp_path: Path) -> None:
+    architecture, config, inputs, outputs = task
+    stated = Interface(inputs=inputs, outputs=tuple(TensorSpec(name=name, dtype="float32") for name in outputs))
+    model = load_model(locate(saved(architecture, config(), tmp_path / "source")), stated, tmp_path)
+    assert model.interface.inputs == inputs
+    assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
+    export_model(model, tmp_path / "export", [
+        example_inputs(model.interface, batch, seed=batch, size=9, vocabulary=model.vocabulary) for batch in (1, 3)])
+
+
+@pytest.mark.parametrize(("stated", "told"), [
+    (Interface(inputs=sent(input_ids=(9,), pixels=(9,))), "BartForConditionalGeneration has no input 'pixels'"),
+    (Interface(inputs=sent(input_ids=(9,)), outputs=sent(scores=())), "has no output 'scores'; it gives "),
+], ids=["input", "output"])
+def test_names_that_the_model_does_not_have_are_told(stated: Interface, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=told) as caught:
+        load_model(locate(saved("BartForConditionalGeneration", bart(), tmp_path / "source")), stated, tmp_path)
+    assert caught.value.reason == "InterfaceInvalid"
+
+
+def test_data_that_a_model_fails_on_is_told(tmp_path: Path) -> None:
+    model = load_model(locate(saved("BartForConditionalGeneration", bart(), tmp_path / "source")), None, tmp_path)
+    with pytest.raises(UserError, match=r"fails on input_ids \[1, 4\], attention_mask \[1, 4\]: index out") as caught:
+        model.run({"input_ids": np.full((1, 4), 60), "attention_mask": np.ones((1, 4), np.int64)})
+    assert (caught.value.reason, caught.value.field) == ("UnsupportedModel", "spec.interface.inputs")
 
 
 SENT = {"input_values": ("400..480000",), "attention_mask": ("400..480000",)}
@@ -201,8 +274,11 @@ def refusals() -> dict[str, tuple[str, Callable[[], Any], str]]:
             "takes 'input_features'"),
         "more than one call": (
             "BartForSequenceClassification",
-            lambda: transformers.BartConfig(**HALVES, vocab_size=60, d_model=32, max_position_embeddings=64),
-            "does not answer one call with input_ids, attention_mask"),
+            bart, "does not answer one call with input_ids [batch, 1..64], attention_mask [batch, 1..64]"),
+        "inputs that no configuration tells": (
+            "TimeSeriesTransformerForPrediction",
+            lambda: transformers.TimeSeriesTransformerConfig(**HALVES, prediction_length=4, d_model=16),
+            "missing 2 required positional arguments: 'past_time_features' and 'past_observed_mask'"),
     }
 
 
@@ -215,4 +291,5 @@ def test_a_model_that_cannot_be_served_is_refused_by_name(refusal: tuple[str, Ca
     assert caught.value.reason == "UnsupportedModel"
     assert architecture in caught.value.message
     assert words in caught.value.message
+    assert "list what its forward takes in spec.interface.inputs" in caught.value.remedy
     assert "torch.export.save" in caught.value.remedy

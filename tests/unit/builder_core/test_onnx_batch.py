@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 
 from enginewright_builder.contract import Interface, TensorSpec
@@ -33,7 +34,7 @@ def loaded(model: onnx.ModelProto, folder: Path, *inputs: TensorSpec) -> SourceM
 @pytest.mark.parametrize(("make", "why"), [
     (lambda: graphs.product([16], [8]), "not every input and output has the batch in front (x [16], y [8])"),
     (graphs.scalar_beside_batch, "threshold [1]"), (graphs.voice, "state [2, batch, 8]"),
-    (graphs.scalar_answer, "total [1]"),
+    (graphs.scalar_answer, "output 'total' has the shape [1] for 3 samples"),
     (graphs.time_first, "its answers depend on what else is in the batch"),
     (lambda: graphs.frozen_together(4), "is frozen to a batch of 4: its answers depend"),
     (lambda: graphs.frozen_together(1), "is frozen to a batch of 1: its answers depend"),
@@ -136,6 +137,79 @@ def test_a_single_row_may_be_left_out_of_a_call(shape: tuple[int | str, ...], gi
     interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=shape),))
     found: Array = check_against(SampleFile(rows=({"x": np.zeros(given, np.float32)},)), interface).rows[0]["x"]
     assert found.shape == (1, *given)
+
+
+def of_one_row() -> onnx.ModelProto:
+    """As LightGBM's converter declares its classes, however many there are."""
+    made = graphs.trees()
+    made.graph.output[0].type.tensor_type.shape.dim[0].dim_value = 1
+    return made
+
+
+@pytest.mark.parametrize("make", [graphs.trees, of_one_row])
+def test_maps_of_classifiers_are_tensors_and_one_row_is_no_batch(make: Callable[[], onnx.ModelProto], tmp_path: Path
+                                                                 ) -> None:
+    model = loaded(make(), tmp_path)
+    assert [(spec.name, spec.shape) for spec in model.interface.outputs] == [
+        ("label", ("batch",)), ("probability", ("batch", 3))]
+    x = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    answers = model.run({"x": x})
+    label, maps = ort.InferenceSession(str(tmp_path / "model.onnx")).run(None, {"x": x})
+    np.testing.assert_array_equal(answers["label"], label)
+    np.testing.assert_allclose(answers["probability"], [list(one.values()) for one in maps], rtol=1e-6)
+    assert "in the order 0, 1, 2" in model.notes[-1]
+
+
+def test_outputs_that_are_not_listed_are_left_out(tmp_path: Path) -> None:
+    onnx.save(graphs.trees(names=("bad", "fair", "good")), tmp_path / "model.onnx")
+    source = locate(tmp_path / "model.onnx")
+    with pytest.raises(UserError, match="'label' is of type string") as raised:
+        load_model(source, None, tmp_path / "work")
+    assert "list the outputs that are served in spec.interface.outputs" in raised.value.remedy
+    for name, told in (("probability", ""), ("scores", "has no output 'scores'; it gives label, probability")):
+        stated = Interface(outputs=(TensorSpec(name=name, dtype="float32"),))
+        if told:
+            with pytest.raises(UserError, match=told):
+                load_model(source, stated, tmp_path / "work")
+        else:
+            model = load_model(source, stated, tmp_path / "work")
+            assert [spec.name for spec in model.interface.outputs] == ["probability"]
+            assert "in the order bad, fair, good" in model.notes[-1]
+
+
+def test_what_no_answer_needs_is_left_out_with_it(tmp_path: Path) -> None:
+    made = graphs.model(
+        [graphs.node("MatMul", "x w", "y"), graphs.node("MatMul", "x v", "z")],
+        [graphs.value("x", graphs.F32, ["batch", 16])],
+        [graphs.value(name, graphs.F32, ["batch", 8]) for name in "yz"],
+        {"w": graphs.matrix(16, 8), "v": graphs.matrix(16, 8)})
+    onnx.save(made, tmp_path / "model.onnx")
+    stated = Interface(outputs=(TensorSpec(name="y", dtype="float32"),))
+    model = load_model(locate(tmp_path / "model.onnx"), stated, tmp_path / "work")
+    model.export_onnx(tmp_path / "export.onnx", 18)
+    graph = onnx.load(tmp_path / "export.onnx").graph
+    assert ([one.name for one in graph.initializer], len(graph.node)) == (["w"], 1)
+
+
+@pytest.mark.parametrize("batch", ["batch", 4])
+def test_a_graph_with_chance_in_it_is_refused(batch: int | str, tmp_path: Path) -> None:
+    chance = graphs.model([graphs.node("RandomNormalLike", "x", "n"), graphs.node("Add", "x n", "y")],
+                          [graphs.value("x", graphs.F32, [batch, 16])], [graphs.value("y", graphs.F32, [batch, 16])])
+    with pytest.raises(UserError, match="answers the same call in another way each time: output 'y'") as raised:
+        loaded(chance, tmp_path)
+    assert (raised.value.reason, raised.value.value) == ("UnsupportedModel", "y")
+    assert "export it for inference" in raised.value.remedy
+
+
+def test_texts_need_no_locale_of_the_machine(tmp_path: Path) -> None:
+    small = onnx.helper.make_node("StringNormalizer", ["word"], ["small"], case_change_action="LOWER")
+    known = onnx.helper.make_node("LabelEncoder", ["small"], ["y"], domain="ai.onnx.ml", keys_strings=["zürich"],
+                                  values_floats=[1.0], default_float=0.0)
+    made = graphs.model([small, known], [graphs.value("word", graphs.STRING, ["batch"])],
+                        [graphs.value("y", graphs.F32, ["batch"])], domains=["ai.onnx.ml"])
+    made.opset_import[1].version = 3
+    model = loaded(made, tmp_path)
+    assert model.run({"word": np.array(["ZÜRICH", "Bern"], np.object_)})["y"].tolist() == [1.0, 0.0]
 
 
 def test_results_that_differ_in_number_are_refused(tmp_path: Path) -> None:

@@ -31,6 +31,15 @@ def test_a_mask_of_the_usual_name_tells_the_length() -> None:
     assert (found.mask, found.low, found.high) == ("attention_mask", 1, 128)
 
 
+@pytest.mark.parametrize("beside", [spec("decoder_input_ids", "1..128"), spec("frames", "1..30", 80)])
+def test_inputs_with_lengths_of_their_own_are_not_joined(beside: TensorSpec) -> None:
+    interface = Interface(inputs=(*TEXT.inputs, beside), outputs=TEXT.outputs)
+    assert fill(interface, None) is None
+    with pytest.raises(UserError, match=f"{beside.name!r} is, which has a length of its own") as raised:
+        fill(interface, Padding(mask="attention_mask"))
+    assert raised.value.field == "spec.interface.padding.mask"
+
+
 def test_a_free_length_without_a_range_has_no_end() -> None:
     found = fill(with_mask(spec("attention_mask", "sequence")), None)
     assert found is not None

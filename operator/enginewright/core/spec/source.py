@@ -213,8 +213,8 @@ class InputSpec(TensorSpec):
 
     value: tuple[float, ...] | None = Field(default=None, min_length=1, max_length=MAX_CHANNELS)
     """The input is the same in every request, such as [16000] for a sampling rate: it becomes part of the engine,
-    clients do not send it, and evaluation data leave it out. One number, or one for each element; of ONNX sources. The
-    other inputs may then be left out where the source tells them."""
+    clients do not send it, and evaluation data leave it out. One number, or one for each element; not of Hugging
+    Face folders. The other inputs may then be left out where the source tells them."""
 
 
 class DetectionSpec(SpecModel):
@@ -348,7 +348,8 @@ class InterfaceSpec(SpecModel):
     inputs: tuple[InputSpec, ...] = Field(default=(), max_length=32)
     """Inputs in the model's order."""
     outputs: tuple[TensorSpec, ...] = Field(default=(), max_length=32)
-    """Outputs in the model's order."""
+    """Outputs in the model's order. Those that are not listed are left out, of ONNX, SavedModel, Keras and Hugging Face
+    sources."""
     postprocess: tuple[PostprocessStepSpec, ...] = Field(default=(), max_length=8)
     """What engines do with outputs, in this order. The source itself stays as it is: answers are held against what its
     own would become."""

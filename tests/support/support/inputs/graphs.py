@@ -176,6 +176,26 @@ def words(*, answers_words: bool = False) -> onnx.ModelProto:
     return made
 
 
+def trees(*, names: Sequence[str] = ()) -> onnx.ModelProto:
+    """A forest of two trees as scikit-learn's converter writes it: the class, and its probabilities as maps. With
+    ``names`` the classes are called so, and are numbered otherwise."""
+    labels: dict[str, Any] = ({"classlabels_strings": list(names)} if names else {"classlabels_int64s": [0, 1, 2]})
+    forest = helper.make_node(
+        "TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", post_transform="NONE", **labels,
+        nodes_treeids=[0, 0, 0, 1, 1, 1], nodes_nodeids=[0, 1, 2] * 2, nodes_featureids=[0, 0, 0, 3, 0, 0],
+        nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"] * 2, nodes_values=[0.1, 0.0, 0.0, -0.2, 0.0, 0.0],
+        nodes_truenodeids=[1, 0, 0] * 2, nodes_falsenodeids=[2, 0, 0] * 2, class_treeids=[0, 0, 0, 0, 1, 1],
+        class_nodeids=[1, 1, 2, 2, 1, 2], class_ids=[0, 1, 1, 2, 0, 2], class_weights=[0.4, 0.1, 0.2, 0.3, 0.5, 0.5])
+    made = model([forest, helper.make_node("ZipMap", ["scores"], ["probability"], domain="ai.onnx.ml", **labels)],
+                 [value("x", F32, [None, 4])], [value("label", STRING if names else I64, [None])],
+                 domains=["ai.onnx.ml"])
+    kind = STRING if names else I64
+    made.graph.output.append(helper.make_value_info("probability", helper.make_sequence_type_proto(
+        helper.make_map_type_proto(kind, helper.make_tensor_type_proto(F32, [])))))
+    made.opset_import[1].version = 3
+    return made
+
+
 def looped() -> onnx.ModelProto:
     body = helper.make_graph([node("MatMul", "before w", "p"), node("Tanh", "p", "after"),
                               node("Identity", "going", "goes")], "body",

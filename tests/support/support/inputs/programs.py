@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from enginewright_builder.contract import Interface, TensorSpec
+
 Arrays = dict[str, NDArray[Any]]
 FROZEN = 3
+GAIN = Interface(inputs=(TensorSpec(name="gain", dtype="float32", value=(0.5,)),))
 
 
 def free(folder: Path) -> Path:
@@ -27,6 +30,36 @@ def frozen(folder: Path) -> Path:
 
 def with_state(folder: Path) -> Path:
     return _exported(folder, *_step())
+
+
+def with_gain(folder: Path) -> Path:
+    """A batch, and a scalar beside it."""
+    import torch
+
+    return _exported(folder, _gained(), (torch.rand(3, 16), torch.tensor(2.0)), ({0: torch.export.Dim.DYNAMIC}, None))
+
+
+def scripted_with_gain(folder: Path) -> Path:
+    """A batch, and a number of Python's beside it."""
+    import torch
+
+    torch.jit.script(_gained().eval()).save(str(folder / "model.pt"))
+    return folder / "model.pt"
+
+
+def _gained() -> Any:
+    import torch
+
+    class Gained(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.product = torch.nn.Linear(16, 8)
+
+        def forward(self, x, gain: float):  # type: ignore[no-untyped-def]
+            return self.product(x) * gain
+
+    torch.manual_seed(3)
+    return Gained()
 
 
 def mean(folder: Path) -> Path:

@@ -66,6 +66,15 @@ def with_state(folder: Path) -> None:
           state=tf.TensorSpec([2, 1, 8], tf.float32), gain=tf.TensorSpec([], tf.float32))
 
 
+def with_gain(folder: Path) -> None:
+    """A batch, and a scalar beside it."""
+    import tensorflow as tf
+
+    weight = tf.Variable(tf.random.normal([16, 8]))
+    _save(folder, {"weight": weight}, lambda x, gain: {"y": tf.matmul(x, weight) * gain},
+          x=tf.TensorSpec([None, 16], tf.float32), gain=tf.TensorSpec([], tf.float32))
+
+
 def attention(folder: Path) -> None:
     _attention().export(folder / "model")
 
@@ -197,8 +206,8 @@ def _save(folder: Path, kept: dict[str, Any], function: Callable[..., Any], **sp
 
 
 MODELS: dict[str, Callable[[Path], None]] = {make.__name__: make for make in (
-    perceptron, images, recurrent, frozen, with_state, attention, tabular, without_signature, reading, words, random,
-    unknown, keras_layers, keras_lambda, keras_own_class, keras_pickle, keras_h5)}
+    perceptron, images, recurrent, frozen, with_state, with_gain, attention, tabular, without_signature, reading, words,
+    random, unknown, keras_layers, keras_lambda, keras_own_class, keras_pickle, keras_h5)}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
