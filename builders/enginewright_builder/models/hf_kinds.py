@@ -182,8 +182,9 @@ def _images(config: Any) -> Iterator[TensorSpec]:
     found = dict.fromkeys(_image(one) for one in (config, *parts) if one is config or hasattr(one, "image_size"))
     yield from found
     frames = getattr(config, "num_frames", None)
-    for one in found if isinstance(frames, int) else ():
-        yield TensorSpec(name=IMAGE, dtype="float32", shape=(BATCH, frames, *one.shape[1:]))
+    if isinstance(frames, int):
+        for one in found:
+            yield TensorSpec(name=IMAGE, dtype="float32", shape=(BATCH, frames, *one.shape[1:]))
 
 
 def _image(config: Any) -> TensorSpec:

@@ -143,7 +143,7 @@ def _script(module: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Any:
     if not isinstance(module, Called):
         return module
     traced = torch.jit.trace(module, example, check_trace=False)  # type: ignore[no-untyped-call]
-    return torch.jit.freeze(traced.eval())  # type: ignore[no-untyped-call]
+    return torch.jit.freeze(traced.eval())
 
 
 def _fails(error: Exception, stated: Interface) -> BuilderError:

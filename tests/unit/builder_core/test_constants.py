@@ -168,6 +168,19 @@ def test_a_pytorch_module_answers_as_with_that_value(make: Callable[[Path], Path
 
 
 @pytest.mark.torch
+def test_a_program_takes_its_tensors_in_dicts_and_lists_and_by_name(tmp_path: Path) -> None:
+    import torch
+
+    source = load_model(locate(programs.structured(tmp_path)), None, tmp_path)
+    one, two, three = (np.random.default_rng(seed).normal(size=(2, 4)).astype(np.float32) for seed in range(3))
+    sent = dict(zip((spec.name for spec in source.interface.inputs), (one, two, three), strict=True))
+    pair, more, bias = map(torch.from_numpy, (one, two, three))
+    expected = torch.export.load(tmp_path / "model.pt2").module()({"a": pair}, [more], bias=bias)
+    np.testing.assert_allclose(source.run(sent)["output"], expected.numpy(), rtol=1e-6)
+    export_model(source, tmp_path / "export", [sent])  # raises where the answers differ
+
+
+@pytest.mark.torch
 def test_a_number_of_pythons_needs_a_value(tmp_path: Path) -> None:
     stated = Interface(inputs=(X, TensorSpec(name="gain", dtype="float32", shape=("batch", 1))))
     with pytest.raises(UserError, match="takes 'gain' as a number") as raised:

@@ -39,6 +39,22 @@ def with_gain(folder: Path) -> Path:
     return _exported(folder, _gained(), (torch.rand(3, 16), torch.tensor(2.0)), ({0: torch.export.Dim.DYNAMIC}, None))
 
 
+def structured(folder: Path) -> Path:
+    """A dict and a list of tensors, and one by name."""
+    import torch
+
+    class Structured(torch.nn.Module):
+        def forward(self, pair: Any, more: Any, *, bias: Any) -> Any:
+            return pair["a"] * more[0] + bias
+
+    batch = {0: torch.export.Dim.DYNAMIC}
+    program = torch.export.export(
+        Structured().eval(), ({"a": torch.rand(3, 4)}, [torch.rand(3, 4)]), {"bias": torch.rand(3, 4)},
+        dynamic_shapes={"pair": {"a": batch}, "more": [batch], "bias": batch})
+    torch.export.save(program, folder / "model.pt2")
+    return folder / "model.pt2"
+
+
 def scripted_with_gain(folder: Path) -> Path:
     """A batch, and a number of Python's beside it."""
     import torch
