@@ -23,6 +23,7 @@ from cluster.settings import NODE_NAME
 from cluster.steps import ClusterError, say, step
 
 NODE_READY_TIMEOUT_S = 60.0
+RUNTIME_TIMEOUT_S = 30.0
 
 
 class Local:
@@ -176,9 +177,12 @@ class Local:
         if not program.exists():
             raise ClusterError("the cluster's programs are no longer in the cache")
         command = (str(program), f"--endpoint=unix://{self.paths.containerd_socket}")
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ClusterError(done.stderr.strip(), self.paths.log("containerd"))
+        deadline = time.monotonic() + RUNTIME_TIMEOUT_S
+        while (done := subprocess.run(command, capture_output=True, text=True, check=False)).returncode != 0:
+            # containerd accepts connections before its part that keeps pods has read what there is.
+            if "not initialized" not in done.stderr or time.monotonic() > deadline:
+                raise ClusterError(done.stderr.strip(), self.paths.log("containerd"))
+            time.sleep(0.1)
 
     def _await_node(self) -> None:
         with step(f"node {NODE_NAME} ready"):
