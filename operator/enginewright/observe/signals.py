@@ -46,9 +46,9 @@ PERIOD: Final = 1.0
 # Of the period without many replicas, after which replicas are asked again where one look alone would scale up. So a
 # queue is answered within a second and a half, wherever in a period it begins; a spike that is over sooner is none.
 AGAIN: Final = 0.4
-# Replicas a second. So many take about two fifths of a core where queue depth decides, and more where a measured
-# capacity does (docs/benchmarks/scale.md, "What this shows"): the rest is left to passes.
-READINGS: Final = 1000.0
+# Replicas a second. So many take about a fifth of a core where queue depth decides, and more where a measured capacity
+# does. Twice as many leave passes too little: a breach among 1,000 was answered later then (docs/benchmarks/scale.md).
+READINGS: Final = 500.0
 # Seconds between two passes over an object that only show other figures; and how many of these a second there may be.
 # Each writes status, which costs the apiserver some 12 ms of CPU.
 REFRESH: Final = 10.0

@@ -69,14 +69,18 @@ async def served(folder: Path, sent: Tensors) -> Tensors:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("kind", "made"), [("Yolos", yolos), ("RTDetr", rt_detr)])
-def test_a_folder_is_served_with_the_boxes_of_its_own_processor(kind: str, made: Callable[[Path], Path],
+@pytest.mark.parametrize(("kind", "made", "backend"), [
+    ("Yolos", yolos, "auto"),
+    ("RTDetr", rt_detr, "onnxruntime"),  # which PyTorch compiles for minutes
+])
+def test_a_folder_is_served_with_the_boxes_of_its_own_processor(kind: str, made: Callable[[Path], Path], backend: str,
                                                                 tmp_path: Path) -> None:
     import torch
     import transformers
 
     source = made(tmp_path / "source")
     asked = request(source, FOLDER, {"pixel_values": images(60, *SENT)}, tmp_path)
+    asked = replace(asked, engine=replace(asked.engine, backend=backend))
     outcome = run_build(asked, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())))
     assert outcome.error is None
     sent = images(9, *SENT, seed=1)
