@@ -20,7 +20,6 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ from scale_study.actor import Actor
 from scale_study.place import enter, place
 from scale_study.settled import until
 from soak_study.lives import FIELDS, Lives, Seen
-from soak_study.meters import PORT, Reading, at_rest, read, record_of
+from soak_study.meters import PORT, Held, Reading, at_rest, read, record_of
 from support.apiserver import NAMESPACE, Models, manifest, model
 from support.operators import operating
 
@@ -41,6 +40,8 @@ RESYNC: Final = 60.0
 REST: Final = 2 * RESYNC
 WARM: Final = 10
 GROWTH: Final = 1.05
+CONNECTIONS: Final = 4
+COUNTED: Final = ("tasks", "threads", "series", "remembered", "objects")
 PERIOD: Final = 5.0
 # Of what is read, so much is written down: a reading a minute.
 EACH: Final = 12
@@ -118,13 +119,15 @@ async def _soak(options: argparse.Namespace, found: Found, lives: Lives, process
     before = tell("at rest", await phase(options.events // WARM))
     after = await phase(options.events)
     found["growth"] = after.held.beside(before.held)
-    found["flat"] = flat(found["growth"])
+    found["flat"] = flat(before.held, after.held)
     tell("at rest", after)
 
 
-def flat(growth: Mapping[str, float]) -> bool:
-    """Memory may be 5 % more; of all else nothing more may be there."""
-    return all(share <= (GROWTH if name == "rss_mb" else 1.0) for name, share in growth.items())
+def flat(before: Held, after: Held) -> bool:
+    """Memory may be 5 % more, and a few connections may be kept for the next call; of all else nothing more may be
+    there."""
+    return (after.rss_mb <= GROWTH * before.rss_mb and after.files <= before.files + CONNECTIONS
+            and all(getattr(after, name) <= getattr(before, name) for name in COUNTED))
 
 
 if __name__ == "__main__":
