@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from attack.rows import Row
-from enginewright.clients.errors import ClientError, NotFoundError
+from enginewright.clients.errors import NotFoundError
 from enginewright.clients.resources import OPTIMISED_MODEL, POD
 from enginewright.core import labels
+from scale_study.settled import until
 from support.apiserver import Models, model
 
 FIELDS: Final = ('{.metadata.name} {.metadata.generation} {.status.observedGeneration} '
@@ -67,7 +68,7 @@ class Lives:
             await self._change(name)
             await self._ready(name)
         await self._models.delete(name)
-        await _eventually(lambda: self._gone(name), f"{name} is gone")
+        await self._models.gone(OPTIMISED_MODEL, name)
         self._seen.ready.pop(name, None)
         self.ended += 1
 
@@ -86,28 +87,7 @@ class Lives:
                 await self._models.kube.delete(POD, self._models.namespace, gone)
 
     async def _ready(self, name: str) -> None:
-        async def ready() -> bool:
-            return self._seen.ready.get(name, False)
-
-        await _eventually(ready, f"{name} is ready")
+        await until(lambda: self._seen.ready.get(name, False), PATIENCE, f"{name} is ready")
 
     async def _is_ready(self, name: str) -> bool:
         return (await self._models.condition("Ready", name)).get("status") == "True"
-
-    async def _gone(self, name: str) -> bool:
-        try:
-            await self._models.kube.get(OPTIMISED_MODEL, self._models.namespace, name)
-        except NotFoundError:
-            return True
-        except ClientError:
-            pass
-        return False
-
-
-async def _eventually(probe: Callable[[], Any], what: str) -> None:
-    """Raises :class:`RuntimeError` after five minutes."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE
-    while not await probe():
-        if asyncio.get_running_loop().time() > deadline:
-            raise RuntimeError(f"after {PATIENCE:g} s still waiting: {what}")
-        await asyncio.sleep(0.2)

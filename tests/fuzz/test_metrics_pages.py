@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from enginewright.clients.page import MOST_SAMPLES, Sample, samples
+from enginewright.clients.page import MOST_SAMPLES, samples
 from enginewright.clients.signals import NoSignalError
 from enginewright.clients.triton import FAILURES, MISTAKEN, SUMMARY, parse_metrics
 from enginewright.core.probe import ProbeError, make_request, match, read_answer
@@ -65,18 +65,6 @@ def test_sound_lines_are_read_as_the_library_reads_them(page: list[str]) -> None
     theirs = [(one.name, one.labels, float(one.value)) for family in text_string_to_metric_families(text)
               for one in family.samples if one.name in wanted and not math.isnan(one.value)]
     assert sorted(map(str, ours)) == sorted(map(str, theirs))
-
-
-@given(spoilt())
-def test_a_line_whose_beginning_is_remembered_is_read_as_any_other(page: bytes) -> None:
-    """With a blank at its end a line is not as servers write it, and says the same."""
-    def read(text: bytes) -> list[Sample] | str:
-        try:
-            return list(samples(text, set(READ)))
-        except NoSignalError as error:
-            return str(error)
-
-    assert read(page) == read(page) == read(page.replace(b"\n", b" \n") + b" ")
 
 
 @given(spoilt() | st.binary(max_size=200))

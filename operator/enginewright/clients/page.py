@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from enginewright.clients.signals import NoSignalError
@@ -22,18 +21,14 @@ LONGEST_LINE: Final = 512
 # Only lines that are asked for cost more than a look: some 18 for each model and version.
 MOST_SAMPLES: Final = 256
 MOST_LABELS: Final = 8
-# Beginnings of lines, name and labels, that are remembered: those of a replica are the same each time. A replica of one
-# model has 16 that are read.
-MOST_BEGINNINGS: Final = 1 << 15
 # No count and no sum of microseconds comes near it, and a sum of such values is still a number.
 LARGEST_VALUE: Final = 1e18
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)="([^"\\]*(?:\\[\\"n][^"\\]*)*)"[ \t]*(,?)')
 _END: Final = re.compile(r"[ \t]*\}")
-_NUMBER: Final = r"[0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?|[nN][aA][nN]"
-_VALUE: Final = re.compile(_NUMBER)
-_REST: Final = re.compile(rf"[ \t]+({_NUMBER})(?:[ \t]+-?[0-9]{{1,20}})?[ \t\r]*\Z")
+_REST: Final = re.compile(r"[ \t]+([0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][+-]?[0-9]{1,3})?|[nN][aA][nN])"
+                          r"(?:[ \t]+-?[0-9]{1,20})?[ \t\r]*\Z")
 
 
 class Sample(NamedTuple):
@@ -51,55 +46,23 @@ def samples(page: bytes, wanted: Collection[str]) -> Iterator[Sample]:
         raise NoSignalError(f"the page of metrics has more than {LARGEST_PAGE} bytes or {MOST_LINES} lines")
     begins, count = tuple(wanted), 0
     for line in page.decode("utf-8", "replace").split("\n"):
-        if not line.startswith(begins):
-            continue
-        usual = _usual(line)
-        name = usual.name if usual else _name(line)
-        if name not in wanted:
+        if not line.startswith(begins) or (name := _NAME.match(line)) is None or name[0] not in wanted:
             continue
         count += 1
         if count > MOST_SAMPLES or len(line) > LONGEST_LINE:
             raise NoSignalError(f"the page of metrics has more than {MOST_SAMPLES} lines of those that are read, or "
                                 f"one of more than {LONGEST_LINE} characters")
-        found = usual or _unusual(name, line)
-        if found is None or found.value > LARGEST_VALUE:
-            raise NoSignalError(f"the page of metrics has a line of {name} that is not a sample with a finite value "
+        labels, at = _labels(line, name.end())
+        rest = _REST.match(line, at)
+        if rest is None or (value := float(rest[1])) > LARGEST_VALUE:
+            raise NoSignalError(f"the page of metrics has a line of {name[0]} that is not a sample with a finite value "
                                 f"of 0 or more and at most {MOST_LABELS} labels")
-        if not math.isnan(found.value):
-            yield found
+        if not math.isnan(value):
+            yield Sample(name[0], labels, value)
 
 
-def _usual(line: str) -> Sample | None:
-    """A line as servers write it, with one blank before the value and nothing after it: its beginning is looked up.
-    None for another one."""
-    beginning, _, value = line.rpartition(" ")
-    if len(line) > LONGEST_LINE or not _VALUE.fullmatch(value) or (known := _beginning(beginning)) is None:
-        return None
-    return Sample(*known, float(value))
-
-
-@lru_cache(MOST_BEGINNINGS)
-def _beginning(text: str) -> tuple[str, Mapping[str, str]] | None:
-    """Name and labels; None where ``text`` is anything else or has more."""
-    labels, end = _labels(text, len(name := _name(text)))
-    return (name, labels) if name and end == len(text) else None
-
-
-def _unusual(name: str, line: str) -> Sample | None:
-    """None for a line that is no sample."""
-    labels, end = _labels(line, len(name))
-    rest = None if end is None else _REST.match(line, end)
-    return rest and Sample(name, labels, float(rest[1]))
-
-
-def _name(line: str) -> str:
-    """Of the metric; empty where the line begins with none."""
-    found = _NAME.match(line)
-    return found[0] if found else ""
-
-
-def _labels(line: str, at: int) -> tuple[dict[str, str], int | None]:
-    """Those that begin at ``at``, and where they end; None where they are too many or no labels."""
+def _labels(line: str, at: int) -> tuple[dict[str, str], int]:
+    """Those that begin at ``at``, and where they end: at the line's end where they are too many or no labels."""
     labels: dict[str, str] = {}
     if not line.startswith("{", at):
         return labels, at
@@ -112,7 +75,7 @@ def _labels(line: str, at: int) -> tuple[dict[str, str], int | None]:
         if not label[3]:
             break
     end = _END.match(line, at)
-    return labels, end.end() if end else None
+    return labels, end.end() if end else len(line)
 
 
 def _unescaped(value: str) -> str:
