@@ -93,9 +93,10 @@ class Ascent:
             self._try(following, self._part(place, width))
             place += width
         self._foresight.cancel()
-        for late, promise in self.agenda.left(self._stand()):
-            self.candidates.append(Candidate(rung=late.rung, wanted=late.wanted, kept=late.kept,
-                                             skipped=f"{promise}; {why or self._why_not(promise.trial.seconds)}"))
+        for plan, promise in self.agenda.left(self._stand()):
+            late = "" if why else self._lateness(promise.trial.seconds)
+            self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted, kept=plan.kept, late=bool(late),
+                                             skipped=f"{promise}; {why or late or 'others promised more'}"))
         named = {one.name for one in self.candidates}
         self.candidates += [Candidate(rung=plan.rung, wanted=False, skipped="not asked for, and others pass")
                             for plan in self.agenda.plans if plan.name not in named and not plan.wanted]
@@ -223,10 +224,11 @@ class Ascent:
         """Seconds that a trial of it takes, as far as is known."""
         return self.agenda.costs.expected(rung)
 
-    def _why_not(self, seconds: float) -> str:
+    def _lateness(self, seconds: float) -> str:
+        """Why no time is left for a trial that takes so long; empty where there is."""
         left, need = max(0.0, self.budget.left), seconds + self.after_seconds
         if left >= need:
-            return "others promised more"
+            return ""
         return (f"the time budget: {left:.0f} s of {self.budget.seconds:.0f} s are left, of which this rung and what "
                 f"follows need about {need:.0f} s")
 

@@ -83,7 +83,7 @@ class Workshop:
                                self.beside)
         except OutOfTimeError:
             took = self.clock() - begin
-            return replace(candidate, skipped=STOPPED.format(seconds=took), build_seconds=took)
+            return replace(candidate, skipped=STOPPED.format(seconds=took), late=True, build_seconds=took)
         except Exception as error:  # any class of any runtime library
             if runner is not None:
                 runner.close()

@@ -25,7 +25,8 @@ _UNUSED = "passes, but no batch that it takes is in use"
 class Candidate:
     """``wanted`` is False for the full-precision rung that is measured only to be offered. ``failure`` says why there
     is nothing to measure, ``skipped`` why it was not even tried, ``lost`` by what it fell out of the race before the
-    last one; empty if none is so. ``kept`` are the ONNX nodes left in higher precision after a first refusal.
+    last one; empty if none is so. ``late``: it was skipped, or stopped, for lack of time. ``kept`` are the ONNX nodes
+    left in higher precision after a first refusal.
     ``timings`` are by batch. ``build_seconds`` count to the end of the build, or of the attempt that failed;
     ``gate_seconds`` from there until it was held against the source model. ``serves`` are the buckets that it ships
     for. ``starved``: it failed as the GPU had no memory left for it."""
@@ -35,6 +36,7 @@ class Candidate:
     failure: str = ""
     starved: bool = False
     skipped: str = ""
+    late: bool = False
     lost: str = ""
     kept: tuple[str, ...] = ()
     artifact: Artifact | None = None
@@ -114,7 +116,7 @@ def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance:
     used = tuple(batch for batch, heat in sorted(heats.items()) if heat.used)
     passed = [one for one in gated if one.verdict == "Passed" and one.wanted and not one.lost]
     if not passed:
-        late = [one for one in gated if one.wanted and one.skipped]
+        late = any(one.wanted and one.late for one in gated)
         return _offer(gated, used, "BudgetTooSmall" if late else "AccuracyNotReached")
     contenders = _contenders(passed, heats, used, source, python_runtimes)
     shipped = assemble(contenders, used, tuple(sorted(heats)))

@@ -231,8 +231,8 @@ def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...], asce
     if judgement.problem == "NotFasterThanSource":
         return not_faster_than_source(summaries, gate.accuracy, precision)
     if judgement.problem == "BudgetTooSmall":
-        skipped = max((ascent.need(one.rung) for one in judgement.candidates if one.skipped), default=0.0)
-        missing = (skipped or gate.budget.spent) + ascent.after_seconds
+        late = max((ascent.need(one.rung) for one in judgement.candidates if one.late), default=0.0)
+        missing = (late or gate.budget.spent) + ascent.after_seconds
         return budget_too_small(summaries, gate.budget.seconds, gate.budget.spent, missing, source)
     return accuracy_not_reached(summaries, gate.accuracy, {one.name for one in judgement.candidates if one.wanted},
                                 precision)

@@ -24,6 +24,8 @@ from enginewright_builder.triton.server import TritonServer
 
 # How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.
 REPEATS = 4
+# How often a sequence is begun that the server forgets, and what the server says to a step of a forgotten one.
+SEQUENCE_ATTEMPTS, START_FLAG = 3, "START flag"
 # What a cosine may lose by sums in another order.
 ROUNDING = 1e-5
 
@@ -112,20 +114,48 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
     """Of a sequence the answers to all steps, these in front."""
     try:
         request = encode(model, inputs)
-        if not request.steps:
-            return decode(await channels.call(request.payload, limit))
-        sequence, end = new_sequence(), len(request.steps) - 1
-        answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end), limit))
-                   for number, step in enumerate(request.steps)]
-        return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
+        if request.steps:
+            return await _infer_sequence(channels, request.steps, limit)
+        return decode(await channels.call(request.payload, limit))
     except grpc.aio.AioRpcError as error:
-        raise UserError("ServerLoadFailed", f"model {model!r} loads but does not answer: {error.code().name}: "
-                                            f"{error.details()}. {server.last_words()}",
-                        field="spec.serving", value=model, remedy=LOAD_REMEDY) from None
+        raise _unanswered(model, server, error) from None
     except TruncatedAnswerError as error:
         raise UserError("ServedAnswersDiffer", f"{error} as {model!r} is served", field="spec.serving", value=model,
                         remedy="before release 24.11 Triton's Python backend sends arrays of NumPy 2 away empty: use a "
                                "server image with a newer Triton, or with NumPy below 2") from None
+
+
+async def _infer_sequence(channels: Channels, steps: Sequence[bytes], limit: float) -> Tensors:
+    """A sequence that was idle for too long, as a busy machine let this process wait between two steps, is begun
+    again."""
+    for attempt in range(SEQUENCE_ATTEMPTS):
+        sequence, end = new_sequence(), len(steps) - 1
+        try:
+            answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end),
+                                                  limit)) for number, step in enumerate(steps)]
+        except grpc.aio.AioRpcError as error:
+            if not _forgotten(error) or attempt == SEQUENCE_ATTEMPTS - 1:
+                raise
+        else:
+            return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _forgotten(error: grpc.aio.AioRpcError) -> bool:
+    """Triton, or the model's own code, has no state for a step that does not begin its sequence."""
+    return START_FLAG in (error.details() or "")
+
+
+def _unanswered(model: str, server: Server, error: grpc.aio.AioRpcError) -> UserError:
+    if _forgotten(error):
+        return UserError(
+            "ServerLoadFailed", f"model {model!r} forgets a sequence before its last step, {SEQUENCE_ATTEMPTS} times "
+                                f"of {SEQUENCE_ATTEMPTS}: {error.details()}",
+            field="spec.interface.sequenceBatching.maxSequenceIdleMicroseconds", value=model,
+            remedy="write more than one step of the model takes, or build on a machine that is less busy")
+    return UserError("ServerLoadFailed", f"model {model!r} loads but does not answer: {error.code().name}: "
+                                         f"{error.details()}. {server.last_words()}",
+                     field="spec.serving", value=model, remedy=LOAD_REMEDY)
 
 
 def difference_of(name: str, served: Tensors, expected: Tensors) -> float:

@@ -53,6 +53,8 @@ from support.inputs import graphs, stateful
 pytestmark = [pytest.mark.triton]
 on_the_loop = pytest.mark.asyncio(loop_scope="session")
 MODEL, STEPS, SECONDS = "model", 20, 30.0
+# On a machine that is busy a client may pause for seconds, and Triton would forget what it sent.
+IDLE_US = 60_000_000
 # How far an answer may be off beside other sequences: an engine in 8 bits scales by all that it runs together, or cuts
 # off what calibration did not see. Which engine ships depends on the machine. With the state of another sequence an
 # answer is another one.
@@ -85,7 +87,8 @@ async def test_a_sequence_begins_with_what_a_file_of_the_source_says(tmp_path: P
     np.save(folder / "h.npy", stateful.first_state())
     plain = _request(tmp_path, precision="fp32")
     shutil.move(tmp_path / "model.onnx", folder)
-    kept = SequenceBatching(state=(StateTensor(input_name="h", output_name="hn", data_file="h.npy"), STATE[1]))
+    kept = SequenceBatching(state=(StateTensor(input_name="h", output_name="hn", data_file="h.npy"), STATE[1]),
+                            max_sequence_idle_us=IDLE_US)
     request = dataclasses.replace(plain, source=SourceRequest(uri=str(folder)),
                                   interface=Interface(sequence_batching=kept))
     outcome = await asyncio.to_thread(run_build, request, tmp_path / "scratch", _tracker())
@@ -110,11 +113,12 @@ def _request(folder: Path, **how: Any) -> BuildRequest:
     onnx.save(stateful.lstm(), folder / "model.onnx")
     for seed, (name, count) in enumerate((("evaluation", 200), ("calibration", 40))):
         np.savez(folder / name, x=stateful.sequences(count, STEPS, seed))
+    kept = SequenceBatching(state=STATE, max_sequence_idle_us=IDLE_US)
     engine = EngineRequest(build_budget_seconds=60, fallback="source", precision=how.get("precision", "auto"),
                            calibration=DataRequest(uri=str(folder / "calibration.npz")))
     return BuildRequest(
         model_name=MODEL, source=SourceRequest(uri=str(folder / "model.onnx")), store_path=str(folder / "store"),
-        engine=engine, interface=Interface(sequence_batching=SequenceBatching(state=STATE, **how.get("kept", {}))),
+        engine=engine, interface=Interface(sequence_batching=kept),
         accuracy=AccuracyRequest(tolerance=0.05, evaluation=DataRequest(uri=str(folder / "evaluation.npz"))))
 
 
@@ -336,11 +340,10 @@ async def test_an_idle_sequence_is_forgotten(built: Built, tmp_path: Path) -> No
 
 
 @on_the_loop
-async def test_a_server_that_is_asked_to_end_lets_open_sequences_end(built: Built, tmp_path: Path) -> None:
+async def test_a_server_that_is_asked_to_end_lets_open_sequences_end(built: Built) -> None:
     """As a replica is on its way out: those that run go on to their end, others are told that it stops."""
     steps = stateful.sequences(1, STEPS, seed=21)[0]
-    repository = _with_config(built, tmp_path, "max_sequence_idle_microseconds", 60_000_000)
-    async with TritonServer(repository, models=(MODEL,), ready_seconds=60, options=("--exit-timeout-secs=60",)
+    async with TritonServer(built.repository, models=(MODEL,), ready_seconds=60, options=("--exit-timeout-secs=60",)
                             ) as server, Channels(server.grpc_url, count=1) as channels:
         served = [await _step(channels, steps[0], 1, first=True)]
         assert server._client is not None
@@ -367,7 +370,7 @@ async def _refused(channels: Channels, x: Any, sequence: int, *, first: bool = T
 
 def test_the_report_and_the_configuration_say_that_there_is_state(built: Built) -> None:
     config = (built.repository / MODEL / "config.pbtxt").read_text()
-    assert "max_sequence_idle_microseconds: 1000000" in config
+    assert f"max_sequence_idle_microseconds: {IDLE_US}\n" in config
     assert "max_candidate_sequences: 128" in config
     assert built.outcome.serving is not None
     assert f"max_batch_size: {built.outcome.serving.max_batch_size}\n" in config
@@ -404,7 +407,8 @@ def test_the_shapes_of_silero(tmp_path: Path) -> None:
     onnx.save(graphs.voice(), tmp_path / "model.onnx")
     np.savez(tmp_path / "evaluation", sound=sound, sr=np.full((200, 12), 16000))
     np.savez(tmp_path / "calibration", sound=sound[:50] * 0.9, sr=np.full((50, 12), 16000))
-    kept = SequenceBatching(state=(StateTensor(input_name="state", output_name="stateN"),))
+    kept = SequenceBatching(state=(StateTensor(input_name="state", output_name="stateN"),),
+                            max_sequence_idle_us=IDLE_US)
     made = _built(dataclasses.replace(request, interface=Interface(sequence_batching=kept)), tmp_path)
     source = stateful.Source(tmp_path / "model.onnx", {"state": ("stateN", (2, 1, 8))})
     expected = source.answers([{"sound": one[None], "sr": np.array(16000)} for one in sound[0]])

@@ -176,10 +176,15 @@ class TestNothingPasses:
         assert verdicts(judgement)["fp32"] == ("Failed", "no kernel")
 
     def test_time_that_ran_out_is_the_reason_where_something_was_not_tried(self) -> None:
-        late = Candidate(rung=Rung(backend="tensorrt", precision="fp16"), skipped="the time budget: 0 s are left")
+        late = Candidate(rung=Rung(backend="tensorrt", precision="fp16"), late=True,
+                         skipped="the time budget: 0 s are left")
         judgement = run([candidate("fp32", wanted=False), late], {"fp32": 2.0})
         assert judgement.problem == "BudgetTooSmall"
         assert verdicts(judgement)["fp32"][0] == "Offered"
+
+    def test_time_is_not_the_reason_where_another_try_was_not_worth_it(self) -> None:
+        mended = Candidate(rung=Rung(backend="tensorrt", precision="int8"), skipped="others promised more")
+        assert run([candidate("int8", 0.95), mended], {"int8": 2.0}).problem == "AccuracyNotReached"
 
 
 class TestSlowerThanTheSource:

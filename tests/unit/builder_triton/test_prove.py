@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import grpc.aio
 import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.tensors import Steps
 from enginewright_builder.triton import prove
 
 
@@ -26,6 +28,45 @@ async def test_an_answer_that_lost_its_numbers_names_the_cause() -> None:
         await prove._infer(channels, server, "m", {"x": np.zeros((1, 4), np.float32)}, 1.0)
     assert caught.value.reason == "ServedAnswersDiffer"
     assert "NumPy below 2" in caught.value.remedy
+
+
+class Idle:
+    """A server that forgets a sequence before its second step, so many ``times``."""
+
+    def __init__(self, times: int) -> None:
+        self.times, self.begun = times, list[int]()
+
+    async def call(self, payload: bytes, limit: float) -> bytes:
+        request = service_pb2.ModelInferRequest.FromString(payload)
+        if request.parameters["sequence_start"].bool_param:
+            self.begun.append(request.parameters["sequence_id"].int64_param)
+        elif len(self.begun) <= self.times:
+            raise grpc.aio.AioRpcError(grpc.StatusCode.INVALID_ARGUMENT, grpc.aio.Metadata(), grpc.aio.Metadata(),
+                                       "inference request must specify the START flag on the first request of the "
+                                       "sequence")
+        message = service_pb2.ModelInferResponse(raw_output_contents=request.raw_input_contents)
+        message.outputs.add(name="y", datatype="FP32").shape.extend([1])
+        return bytes(message.SerializeToString())
+
+
+async def answers_of(idle: Idle) -> Any:
+    server: Any = SimpleNamespace(last_words=lambda: "its last words")
+    steps = Steps(x=np.arange(3, dtype=np.float32)[:, None])
+    return await prove._infer(idle, server, "m", steps, 1.0)  # type: ignore[arg-type]
+
+
+async def test_a_sequence_that_was_idle_for_too_long_is_begun_again() -> None:
+    idle = Idle(2)
+    assert (await answers_of(idle))["y"].tolist() == [[0.0], [1.0], [2.0]]
+    assert len(set(idle.begun)) == 3
+
+
+async def test_a_server_that_forgets_each_sequence_is_refused_by_the_field_that_says_how_long_it_remembers() -> None:
+    idle = Idle(99)
+    with pytest.raises(UserError, match="forgets a sequence before its last step, 3 times of 3") as caught:
+        await answers_of(idle)
+    assert len(idle.begun) == 3
+    assert caught.value.field == "spec.interface.sequenceBatching.maxSequenceIdleMicroseconds"
 
 
 class Echo:
