@@ -20,6 +20,7 @@ from enginewright_builder.engines.trt_device import DEVICE, Gpu, MissingError, g
 from enginewright_builder.engines.trt_graphs import QUANTISED, WEIGHTS, begin_graph, carries_quantisation, typed_graph
 from enginewright_builder.engines.trt_messages import candidate_failed
 from enginewright_builder.engines.trt_profiles import fixed_sizes, profiles
+from enginewright_builder.engines.trt_suppression import without_suppression
 from enginewright_builder.engines.trt_timing_cache import CacheKey
 from enginewright_builder.errors import UserError
 from enginewright_builder.models.synthetic import example_inputs
@@ -68,7 +69,7 @@ class TensorRtEngine:
         """Raises :class:`UserError` ``CandidateFailed`` where TensorRT or ModelOpt cannot."""
         trt, device = _present(rung.precision)
         begin = time.monotonic()
-        graph = typed_graph(rung.precision, model, context)
+        graph = without_suppression(typed_graph(rung.precision, model, context))
         graph_seconds = time.monotonic() - begin
         shapes = profiles(rung, model.interface, _example(model, context), context.max_batch_size, context.joined)
         request = PlanRequest(
