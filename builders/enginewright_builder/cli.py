@@ -140,7 +140,7 @@ def _given(options: argparse.Namespace) -> GivenServer:
 
     headers = {options.key_header: options.key_file.read_text().strip()} if options.key_file else {}
     return GivenServer(repository=options.repository, headers=headers, ready_seconds=options.ready_seconds,
-                       witness=Witness(options.witness) if options.witness else None,
+                       witness=Witness(options.witness, options.repository) if options.witness else None,
                        address=Address(http=options.http, grpc=options.grpc, metrics=options.metrics))
 
 

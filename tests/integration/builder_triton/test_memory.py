@@ -21,7 +21,7 @@ from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.memory import MemoryWatch
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
-from enginewright_builder.triton.witness import Witness
+from enginewright_builder.triton.witness import ASKED, Witness
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio]
 # In between, a batch of 4 takes 4 × 64 × 65,536 floats, 64 MiB, where the warm-up of one row takes 256 KiB.
@@ -88,8 +88,8 @@ async def test_of_a_server_of_its_own(repository: Path) -> None:
 
 async def test_as_the_servers_container_tells_it(repository: Path, tmp_path: Path) -> None:
     """In the container all processes are the server's; here those of one server are written as its shell does."""
-    async with TritonServer(repository, ready_seconds=60) as server, telling(server.pid, tmp_path):
-        async with Server(server.address, witness=Witness(tmp_path)) as known:
+    async with TritonServer(repository, ready_seconds=60) as server, telling(server.pid, tmp_path, repository / ASKED):
+        async with Server(server.address, witness=Witness(tmp_path, repository)) as known:
             found = await measured(known)
         assert found.seen == "container"
         is_as_the_model_takes_it(found)
@@ -103,12 +103,13 @@ async def test_a_silent_container_has_no_figures(repository: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def telling(pid: int, folder: Path) -> AsyncIterator[None]:
+async def telling(pid: int, folder: Path, asked: Path) -> AsyncIterator[None]:
     async def tell() -> None:
         while True:
             files = [f"/proc/{one}/{name}" for name in ("smaps_rollup", "status", "stat")
                      for one in process.descendants(pid)]
-            shell = f"cat {' '.join(files)} > {folder}/next 2> /dev/null || :; mv -f {folder}/next {folder}/memory"
+            shell = (f"(echo asked $(cat {asked}); cat {' '.join(files)}) > {folder}/next 2> /dev/null || :; "
+                     f"mv -f {folder}/next {folder}/memory")
             await (await asyncio.create_subprocess_exec("/bin/sh", "-c", shell)).wait()
             await asyncio.sleep(0.05)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,55 @@ def test_how_long_it_took_to_start(started: str | None, ready: str | None, secon
     for name, text in (("started", started), ("ready", ready)):
         if text is not None:
             (tmp_path / name).write_text(text)
-    assert Witness(tmp_path).start_seconds() == pytest.approx(seconds)
+    assert Witness(tmp_path, tmp_path).start_seconds() == pytest.approx(seconds)
+
+
+def tell(folder: Path, number: int, *kilobytes: int) -> None:
+    (folder / "next").write_text(f"asked {number}\n" + "".join(map(ROLLUP.format, kilobytes)))
+    (folder / "next").replace(folder / "memory")
+
+
+async def answer(server: Path, asked: Path, most: int) -> None:
+    """As the shell does, until it was asked ``most`` times: by then its processes have that many times 1 MiB."""
+    told = 0
+    while told < most:
+        number = int(asked.read_text()) if asked.exists() else told
+        if number != told:
+            told = number
+            tell(server, told, 1000 * told, 24 * told)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witness, "ANSWER_SECONDS", 240.0)
 
 
 @pytest.mark.asyncio
+@pytest.mark.usefixtures("patient")
 async def test_memory_of_all_its_processes_as_it_is_now(tmp_path: Path) -> None:
-    file = tmp_path / "memory"
-    file.write_text(ROLLUP.format(1000) + ROLLUP.format(24))
-    os.utime(file, (time.time() + 60, time.time() + 60))
-    assert await Witness(tmp_path).memory_bytes() == 1 << 20
+    asks = Witness(tmp_path, tmp_path)
+    shell = asyncio.create_task(answer(tmp_path, tmp_path / ".asked", 2))
+    assert [await asks.memory_bytes() for _ in range(2)] == [1 << 20, 2 << 20]
+    await shell
 
 
 @pytest.mark.asyncio
-async def test_old_words_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(witness, "FRESH_SECONDS", 0.3)
-    assert await Witness(tmp_path).memory_bytes() == 0
-    (tmp_path / "memory").write_text(ROLLUP.format(1000))
-    os.utime(tmp_path / "memory", (0, 0))
-    assert await Witness(tmp_path).memory_bytes() == 0
+@pytest.mark.usefixtures("patient")
+async def test_who_asks_at_once_has_one_answer(tmp_path: Path) -> None:
+    asks = Witness(tmp_path, tmp_path)
+    both = asyncio.gather(asks.memory_bytes(), asks.memory_bytes())
+    await asyncio.sleep(0)
+    tell(tmp_path, 2, 1024)
+    assert await both == [1 << 20, 1 << 20]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("said", ["", "asked 0\n", "asked many\n", "asked 1"], ids=["none", "old", "a word", "cut off"])
+async def test_words_that_answer_nothing_do_not_count(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                      ) -> None:
+    monkeypatch.setattr(witness, "ANSWER_SECONDS", 0.3)
+    asks = Witness(tmp_path, tmp_path)
+    assert await asks.memory_bytes() == 0
+    (tmp_path / "memory").write_text(said + ROLLUP.format(1000))
+    assert await asks.memory_bytes() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -18,9 +19,11 @@ from hypothesis import given
 from enginewright.act.traced import traced
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.proof import SCRIPT, WITNESS_PATH
+from enginewright.core.manifests.proof import MODELS, SCRIPT, WITNESS_PATH
 from enginewright.core.planner.objects import views_of
+from enginewright_builder.triton import witness
 from enginewright_builder.triton.process import cpu_seconds_in, memory_in
+from enginewright_builder.triton.witness import Witness
 from support.children import children_of
 from support.specs import tensor_specs
 
@@ -116,7 +119,7 @@ def script(tmp_path: Path) -> str:
     (tmp_path / "key").write_text("secret\n")
     (tmp_path / "tcp").write_text("  0: 0100007F:1F40 00000000:0000 0A 00000000:00000000\n")
     return (SCRIPT.replace(WITNESS_PATH, str(tmp_path)).replace(labels.KEY_FILE, str(tmp_path / "key"))
-            .replace("/proc/net/tcp", str(tmp_path / "tcp")))
+            .replace("/proc/net/tcp", str(tmp_path / "tcp")).replace(MODELS, str(tmp_path)))
 
 
 @contextlib.contextmanager
@@ -135,6 +138,7 @@ def running(script: str, folder: Path, *command: str) -> Iterator[subprocess.Pop
 
 def test_what_the_shell_leaves_and_starts(script: str, tmp_path: Path) -> None:
     began = time.time()
+    (tmp_path / ".asked").write_text("1\n")
     until = 'until [ -s memory ] && [ -s ready ]; do sleep 0.05; done; echo "$@"'
     with running(script, tmp_path, "/bin/sh", "-c", until, "server", "--a=1") as server:
         assert server.wait(timeout=240) == 0
@@ -147,6 +151,16 @@ def test_what_the_shell_leaves_and_starts(script: str, tmp_path: Path) -> None:
     assert 0 < memory_in(said).held < memory_in(said).resident
     assert cpu_seconds_in(said) > 0
     assert re.search(r"^VmHWM:\s+\d+ kB$", said, re.MULTILINE)
+
+
+def test_the_shell_answers_each_time_that_the_prover_asks(script: str, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(witness, "ANSWER_SECONDS", 240.0)
+    asks = Witness(tmp_path, tmp_path)
+    with running(script, tmp_path, "/bin/sh", "-c", "sleep 240", "server"):
+        said = [asyncio.run(asks.said()) for _ in range(2)]
+    assert [text.splitlines()[0] for text in said] == ["asked 1", "asked 2"]
+    assert all(memory_in(text).resident > 0 for text in said)
 
 
 def test_without_a_key_no_server_is_started(script: str, tmp_path: Path) -> None:

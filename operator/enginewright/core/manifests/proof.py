@@ -28,17 +28,24 @@ METRICS_INTERVAL = "--metrics-interval-ms=100"
 READ_ONLY = {"readOnly": True}
 # Port and state of a listening socket, as /proc/net/tcp has them.
 _LISTENS = f":{labels.HTTP_PORT:04X} 00000000:0000 0A"
-# Before the shell becomes the server: what the prover cannot see from its own container. A file is renamed into its
-# place, so that no reader gets half of it. Without a key the server does not start.
+# Before the shell becomes the server: what the prover cannot see from its own container, told when the prover asks by
+# another number. A file is renamed into its place, so that no reader gets half of it. Without a key the server does not
+# start.
 SCRIPT = f"""set -eu
 date +%s.%N > {WITNESS_PATH}/started
 (
   until grep -q '{_LISTENS}' /proc/net/tcp; do sleep 0.1; done
   date +%s.%N > {WITNESS_PATH}/ready
+  asked='' told=''
   while :; do
-    cat /proc/[0-9]*/smaps_rollup /proc/[0-9]*/status /proc/[0-9]*/stat > {WITNESS_PATH}/next 2> /dev/null || :
-    mv -f {WITNESS_PATH}/next {WITNESS_PATH}/memory
-    sleep 1
+    read -r asked 2> /dev/null < {MODELS}/.asked || :
+    if [ "$asked" != "$told" ]; then
+      echo "asked $asked" > {WITNESS_PATH}/next
+      cat /proc/[0-9]*/smaps_rollup /proc/[0-9]*/status /proc/[0-9]*/stat >> {WITNESS_PATH}/next 2> /dev/null || :
+      mv -f {WITNESS_PATH}/next {WITNESS_PATH}/memory
+      told=$asked
+    fi
+    sleep 0.1
   done
 ) &
 read -r key < {labels.KEY_FILE}
