@@ -13,6 +13,8 @@ from enginewright_builder.progress import Tracker
 # Candidates on a GPU are many, and each call is short; the race ends by itself once it is decided.
 MEASURE_SHARE, MEASURE_SECONDS = 0.10, {"cpu": (2.0, 5.0), "gpu": (2.0, 90.0)}
 SWEEP_SHARE, SWEEP_SECONDS = 0.40, (8.0, 25.0)
+# Each point that what ships is compared by: plain serving, joined lengths.
+COMPARED_SHARE, COMPARED_SECONDS = 0.08, (1.0, 2.0)
 # The load under which the server's memory is seen to grow; it ends once it no longer does.
 MEMORY_SHARE, MEMORY_SECONDS = 0.05, (3.0, 15.0)
 

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from enginewright_builder.accuracy.rules import CONFIDENCE
 from enginewright_builder.tensors import Array
@@ -48,7 +48,7 @@ def mean_lower_bound(scores: Array) -> float:
     if not clipped.any():
         return 0.0
     if _right_or_wrong(clipped):
-        return float(stats.beta.ppf(_ALPHA, clipped.sum(), len(clipped) - clipped.sum() + 1))
+        return float(special.betaincinv(clipped.sum(), len(clipped) - clipped.sum() + 1, _ALPHA))
     return drawn_lower_bound(_shared_out(clipped[None, :]), len(clipped))
 
 
@@ -67,7 +67,7 @@ def covers(scores: Array, mean: float) -> npt.NDArray[np.bool_]:
     clipped = np.clip(np.asarray(scores, np.float64), 0.0, 1.0)
     if _right_or_wrong(clipped):
         right = clipped.sum(axis=1)
-        exact: npt.NDArray[np.bool_] = stats.beta.cdf(mean, right, clipped.shape[1] - right + 1) >= _ALPHA
+        exact: npt.NDArray[np.bool_] = special.betainc(right, clipped.shape[1] - right + 1, mean) >= _ALPHA
         return np.asarray(exact | (right == 0), np.bool_)
     return _chance(_shared_out(clipped), mean, clipped.shape[1]) >= _ALPHA
 
@@ -128,5 +128,5 @@ def rank_correlation_lower_bound(coefficient: float, count: int) -> float:
         return min(coefficient, 0.0)
     if abs(coefficient) >= 1:
         return min(coefficient, most)
-    spread = float(stats.norm.ppf(CONFIDENCE)) * math.sqrt((1 + coefficient ** 2 / 2) / (count - 3))
+    spread = float(special.ndtri(CONFIDENCE)) * math.sqrt((1 + coefficient ** 2 / 2) / (count - 3))
     return min(math.tanh(math.atanh(coefficient) - spread), most)

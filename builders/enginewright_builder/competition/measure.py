@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from enginewright_builder.tensors import Call
 
@@ -42,7 +42,8 @@ class Timing:
         """Of the median, 95 %, by order statistics (David and Nagaraja, Order Statistics, 2003, section 7.1); of fewer
         than six times all that was seen."""
         ordered = sorted(self.times_ms)
-        outside = max(0, int(stats.binom.ppf((1 - _CONFIDENCE) / 2, len(ordered), 0.5)) - 1)
+        below = special.bdtr(np.arange(len(ordered) + 1), len(ordered), 0.5)  # each time is as likely on either side
+        outside = max(0, int(np.searchsorted(below, (1 - _CONFIDENCE) / 2)) - 1)
         return ordered[outside], ordered[-1 - outside]
 
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from enginewright_builder.competition.experience import Experience, Guess
 from enginewright_builder.engines.base import quickly
@@ -291,5 +291,5 @@ def _uniform(name: str) -> Floats:
 @lru_cache(maxsize=512)
 def _normal(name: str) -> Floats:
     """``[world, 1]``: one number for all batches, as what makes a candidate fast makes it so at each."""
-    column: Floats = stats.norm.ppf(_uniform(name))[:, None]
+    column: Floats = special.ndtri(_uniform(name))[:, None]
     return column

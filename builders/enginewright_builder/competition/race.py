@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from enginewright_builder.tensors import Array
 
@@ -119,7 +119,7 @@ def _cut(rounds: int) -> int:
             ways[rank:] = ways[rank:] + ways[:-rank].copy()
         return int(np.searchsorted(np.cumsum(ways) / 2.0**rounds, tail * (1 + 1e-9), side="right")) - 1
     mean, spread = rounds * (rounds + 1) / 4, math.sqrt(rounds * (rounds + 1) * (2 * rounds + 1) / 24)
-    return int(mean + float(stats.norm.ppf(tail)) * spread - 0.5)
+    return int(mean + float(special.ndtri(tail)) * spread - 0.5)
 
 
 @dataclass

@@ -11,7 +11,7 @@ from enginewright_builder.evidence.before import serve_plainly_on
 from enginewright_builder.evidence.joining import Load, measure_joining
 from enginewright_builder.hand_over import Handed
 from enginewright_builder.report.performance import Joining, Performance, Served, assess
-from enginewright_builder.steps import Budget
+from enginewright_builder.steps import COMPARED_SECONDS, COMPARED_SHARE, Budget
 from enginewright_builder.sweep import SweepResult
 from enginewright_builder.triton.client import Server
 
@@ -44,7 +44,7 @@ async def _before(server: Server, repository: Path, handed: Handed, swept: Sweep
     try:
         point = await serve_plainly_on(server, repository, artifact, request.model_name, handed.requests,
                                        concurrency=swept.best.concurrency, objective=request.objective,
-                                       cores=handed.told.hardware.cores, gpus=gpus)
+                                       cores=handed.told.hardware.cores, gpus=gpus, seconds=_each(budget))
     except Exception as error:  # for the record alone: no finished build is lost for it
         log.warning("%s could not be served plainly", name, exc_info=error)
         return None, (f"{name} could not be served plainly for comparison: {classify(error).message[:200]}",)
@@ -61,13 +61,18 @@ async def _joining(server: Server, repository: Path, handed: Handed, artifact: A
     if budget.left < SECONDS:
         return None, (too_late(budget, "what joined lengths bring was"),)
     load = Load(serving=swept.serving, concurrency=max(swept.best.concurrency, 2 * swept.serving.max_batch_size),
-                cores=handed.told.hardware.cores, gpus=gpus)
+                cores=handed.told.hardware.cores, gpus=gpus, seconds=_each(budget))
     try:
         return await measure_joining(server, repository, artifact, handed.told.request.model_name, handed.requests,
                                      load), ()
     except Exception as error:  # for the record alone: no finished build is lost for it
         log.warning("joined lengths could not be measured", exc_info=error)
         return None, (f"What joined lengths bring could not be measured: {classify(error).message[:200]}",)
+
+
+def _each(budget: Budget) -> float:
+    """Seconds of one point."""
+    return budget.share(COMPARED_SHARE, COMPARED_SECONDS)
 
 
 def too_late(budget: Budget, what: str) -> str:

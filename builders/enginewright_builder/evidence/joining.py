@@ -17,6 +17,7 @@ from enginewright_builder.engines.base import Artifact, Joined
 from enginewright_builder.pod.python_model.lengths import Lengths
 from enginewright_builder.pod.python_model.tokeniser import Tokeniser
 from enginewright_builder.report.performance import Joining
+from enginewright_builder.steps import COMPARED_SECONDS
 from enginewright_builder.sweep.bench import Bench, make_requests
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
@@ -25,7 +26,6 @@ from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.own_metrics import PADDING, POSITIONS, total
 from enginewright_builder.triton.repository import write_model
 
-SECONDS = 2.0
 # What a run would have to cost, in positions, for any padding to be cheaper than one more.
 _ONE_RUN = 1e12
 
@@ -39,7 +39,7 @@ class Load:
     cores: int
     gpus: tuple[int, ...] = ()
     objective: ObjectiveRequest = dataclasses.field(default_factory=ObjectiveRequest)
-    seconds: float = SECONDS
+    seconds: float = COMPARED_SECONDS[1]
 
 
 async def measure_joining(server: Server, root: Path, artifact: Artifact, model_name: str, samples: Sequence[Tensors],

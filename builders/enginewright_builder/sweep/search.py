@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from enginewright_builder.contract import ENERGY, ObjectiveRequest
 from enginewright_builder.sweep.doubt import in_doubt
@@ -148,7 +148,7 @@ class Search:
             load = np.log([trial.concurrency for trial in self._trials])
             now = math.log(best.throughput / (best.mean_ms / 1e3))
             return _improvement(2 * prediction.throughput - load, 2 * prediction.throughput_spread, now)
-        chance: Vector = norm.cdf((math.log(limit) - prediction.latency) / prediction.latency_spread)
+        chance: Vector = ndtr((math.log(limit) - prediction.latency) / prediction.latency_spread)
         if met(best, self.objective) and saves:
             return chance * self._savings(prediction, best)
         if met(best, self.objective):
@@ -177,7 +177,7 @@ class Search:
 def _improvement(mean: Vector, spread: Vector, best: float) -> Vector:
     """Expectation of ``max(0, value − best)`` for a normal value: on logarithms, an expected share."""
     ahead = (mean - best) / spread
-    gain: Vector = spread * (ahead * norm.cdf(ahead) + norm.pdf(ahead))
+    gain: Vector = spread * (ahead * ndtr(ahead) + np.exp(-ahead**2 / 2) / math.sqrt(2 * math.pi))
     return gain
 
 

@@ -47,6 +47,20 @@ async def test_without_time_or_an_engine_to_compare_with_it_says_so(tmp_path: Pa
     assert (none, notes) == (None, ("No candidate of full precision was built to be served plainly for comparison.",))
 
 
+@pytest.mark.asyncio
+@pytest.mark.parametrize(("left", "seconds"), [(1000, 2.0), (20, 1.6), (9, 1.0)])
+async def test_little_time_shortens_what_is_compared_with(left: float, seconds: float, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    async def point(*_: object, **given: Any) -> float:
+        return float(given["seconds"])
+
+    monkeypatch.setattr(appraisal, "serve_plainly_on", point)
+    budget = Budget(left, clock=lambda: 0.0)
+    served, _ = await appraisal._before(SERVER, tmp_path, handed(("onnxruntime-fp32", None)), SWEPT, budget, ())
+    assert served is not None
+    assert served.point == pytest.approx(seconds)
+
+
 def test_without_time_the_roofline_is_left_out() -> None:
     found = finalists.count(REQUEST, SERVER, {}, [], Budget(0))
     assert (found.work, found.notes) == (None, ("Of the time budget 0 s were left: the roofline was not measured.",))

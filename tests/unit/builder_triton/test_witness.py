@@ -30,11 +30,16 @@ def tell(folder: Path, number: int, *kilobytes: int) -> None:
     (folder / "next").replace(folder / "memory")
 
 
+def asked_for(folder: Path) -> int:
+    file = folder / ".asked"
+    return int(file.read_text()) if file.exists() else 0
+
+
 async def answer(server: Path, asked: Path, most: int) -> None:
     """As the shell does, until it was asked ``most`` times: by then its processes have that many times 1 MiB."""
     told = 0
     while told < most:
-        number = int(asked.read_text()) if asked.exists() else told
+        number = asked_for(asked)
         if number != told:
             told = number
             tell(server, told, 1000 * told, 24 * told)
@@ -50,7 +55,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patient")
 async def test_memory_of_all_its_processes_as_it_is_now(tmp_path: Path) -> None:
     asks = Witness(tmp_path, tmp_path)
-    shell = asyncio.create_task(answer(tmp_path, tmp_path / ".asked", 2))
+    shell = asyncio.create_task(answer(tmp_path, tmp_path, 2))
     assert [await asks.memory_bytes() for _ in range(2)] == [1 << 20, 2 << 20]
     await shell
 
