@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -75,12 +75,14 @@ def demonstrate(budget_seconds: int | None = None) -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as beside_it:
-            # PyTorch takes seconds to import, in which the cluster starts.
-            expected = beside_it.submit(inference.reference_embeddings, texts)
             kube, images = start(summary, NAMESPACE, prepare_volumes)
+            # PyTorch takes seconds to import, in which pods start that look at the source and the server's image.
+            expected = beside_it.submit(inference.reference_embeddings, texts)
             build_and_wait(kube, summary, budget_seconds)
+            # Their pods start meanwhile.
+            loads = beside_it.submit(start_loads, kube, images["builder"])
             first_inference(kube, summary, texts, expected.result())
-            replicas = scale_up(kube, images["builder"], summary)
+            replicas = scale_up(kube, loads, summary)
             # It was written with the engine; the pod that reads it starts while the scaler waits.
             report = beside_it.submit(volumes.read, kube, NAMESPACE, "enginewright-store", images["operator"], REPORT)
             scale_down(kube, replicas, summary)
@@ -244,15 +246,19 @@ def first_inference(kube: Kube, summary: Summary, texts: list[str], reference: i
         console.print(f"  {ours:6.3f} Triton  {theirs:6.3f} PyTorch   {left} | {right}")
 
 
-def scale_up(kube: Kube, image: str, summary: Summary) -> ReplicaWatch:
-    """The surge has ended afterwards, the trickle goes on."""
-    say("Load until it scales up, then quiet until it scales down")
-    replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
+def start_loads(kube: Kube, image: str) -> None:
     target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
               "--jsonl", "/models/sentences/evaluation.jsonl"]
     traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "240"])
+    traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "90"])
+
+
+def scale_up(kube: Kube, loads: Future[None], summary: Summary) -> ReplicaWatch:
+    """The surge has ended afterwards, the trickle goes on."""
+    say("Load until it scales up, then quiet until it scales down")
+    replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
     with summary.timed("scale_up"):
-        traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "90"])
+        loads.result()
         replicas.until("up", 2, timeout=90)
     # The scaler counts arrivals of the last half minute: a load that went on for longer would be remembered longer.
     traffic.stop(kube, NAMESPACE, "surge")

@@ -42,8 +42,8 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
                 bars.update(bar, completed=1.0, description=f"{kind}: {found['reason']}", detail="")
                 return model  # type: ignore[no-any-return]
             _fail_early(model)
-            building = condition(model, "EngineBuilt").get("reason") == "Building"
-            time.sleep(BUILDING_POLL_SECONDS if building else POLL_SECONDS)
+            measures = condition(model, "EngineBuilt").get("reason") == "Building" and not bars.finished
+            time.sleep(BUILDING_POLL_SECONDS if measures else POLL_SECONDS)
     raise StepError(f"{kind} did not become True within {timeout:.0f} s\n{explain(model)}")
 
 
