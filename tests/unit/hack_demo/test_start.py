@@ -57,7 +57,7 @@ def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float
 
     monkeypatch.setattr(demo, "start", start)
     monkeypatch.setattr(demo, "OUTPUT", tmp_path)
-    monkeypatch.setattr("demo.inference.reference_embeddings", lambda _: None)
+    monkeypatch.setattr(demo, "reference_embeddings", lambda _: None)
     monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(Kube, "__call__", kubectl)
