@@ -91,7 +91,13 @@ def termination_messages(raw: Raw) -> Iterable[str]:
 
 
 def has_ended(raw: Raw) -> bool:
-    return section(raw, "status").get("phase") in ("Succeeded", "Failed")
+    """Whether it is over, for good or bad. A pod of a Job whose containers have all ended well is, a second before the
+    kubelet has taken its network away and says so; one with sidecars holds its devices until then."""
+    if section(raw, "status").get("phase") in ("Succeeded", "Failed"):
+        return True
+    statuses = entries(raw, "status", "containerStatuses")
+    return bool(statuses) and not _sidecars(raw) and all(
+        section(one, "state", "terminated").get("exitCode") == 0 for one in statuses)
 
 
 def still_running(pod: PodView) -> PodView:

@@ -105,7 +105,8 @@ class _Pods:
     @classmethod
     def of(cls, pods: Sequence[Raw]) -> _Pods:
         ended = max(filter(has_ended, pods), key=created, default=None)
-        running = max((pod for pod in pods if phase_of(pod) == "Running"), key=created, default=None)
+        running = max((pod for pod in pods if phase_of(pod) == "Running" and not has_ended(pod)), key=created,
+                      default=None)
         outcome = newest(Outcome, "outcome", termination_messages(ended)) if ended else None
         asked = [running, None if outcome else ended]
         return cls(ended=ended, running=running, outcome=outcome,

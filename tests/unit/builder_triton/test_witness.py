@@ -67,7 +67,7 @@ async def test_who_asks_at_once_has_one_answer(tmp_path: Path) -> None:
     both = asyncio.gather(asks.memory_bytes(), asks.memory_bytes())
     await asyncio.sleep(0)
     tell(tmp_path, 2, 1024)
-    assert await both == [1 << 20, 1 << 20]
+    assert list(await both) == [1 << 20, 1 << 20]
 
 
 @pytest.mark.asyncio

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.observe.reports import newest
+from enginewright.observe.reports import newest, outcome_of
 from enginewright_builder.contract import Outcome, Progress, dumps
 
 GOOD = Outcome(kind="build", ok=True, fingerprint="f" * 64)
@@ -15,6 +17,23 @@ HALF = Progress(step="sweep", fraction=0.5, detail="batch 8")
 
 def test_outcome_of_a_termination_message() -> None:
     assert newest(Outcome, "outcome", [GOOD.to_termination_message()]) == GOOD
+
+
+SIDECAR = {"name": "server", "restartPolicy": "Always"}
+
+
+@pytest.mark.parametrize(("state", "sidecars", "told"), [
+    ({"terminated": {"exitCode": 0, "message": GOOD.to_termination_message()}}, [], GOOD),
+    ({"terminated": {"exitCode": 3, "message": GOOD.to_termination_message()}}, [], None),
+    ({"terminated": {"exitCode": 0, "message": GOOD.to_termination_message()}}, [SIDECAR], None),
+    ({"running": {}}, [], None),
+], ids=["well", "badly", "beside a sidecar", "not yet"])
+def test_a_container_that_has_ended_well_is_not_waited_for(state: dict[str, Any], sidecars: list[dict[str, Any]],
+                                                           told: Outcome | None) -> None:
+    """The kubelet calls the pod running for another second, until its network is gone."""
+    pod = {"metadata": {"name": "p", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"initContainers": sidecars},
+           "status": {"phase": "Running", "containerStatuses": [{"name": "resolve", "state": state}]}}
+    assert outcome_of([pod]) == told
 
 
 @pytest.mark.parametrize(
