@@ -11,7 +11,7 @@ uv="${UV:-$REPO_ROOT/build/tools/bin/uv}"
 "$uv" venv --quiet --clear --python .venv/bin/python build/sbom-venv
 VIRTUAL_ENV=build/sbom-venv "$uv" pip install --quiet --require-hashes --requirement requirements/sbom.txt
 mkdir -p build/sbom
-for lock in operator server builder tensorflow vllm; do
+for lock in operator server builder server-gpu builder-gpu tensorflow vllm vllm-gpu; do
   build/sbom-venv/bin/cyclonedx-py requirements --output-reproducible --output-file "build/sbom/$lock.cdx.json" \
     "requirements/$lock.txt"
   say "build/sbom/$lock.cdx.json"

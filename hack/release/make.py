@@ -23,12 +23,12 @@ from images.recipe import NAMES
 from krew import build as krew_build
 from krew.__main__ import write_manifest
 from krew.manifest import LAUNCHER, PLATFORMS, Archive
-from release import chart, dists, oci, provenance, repack, sbom, signing, source, version
+from release import chart, dists, locked, oci, provenance, repack, sbom, signing, source, version
 from release.contents import METADATA, Package, python
 
 ROOT = version.ROOT
-LOCKS = ("requirements/operator.txt", "requirements/builder.txt", "requirements/server.txt", "requirements/dev.txt")
-GPU_LOCKS = ("requirements/builder-gpu.txt", "requirements/server-gpu.txt")
+# Of what makes the release; images name theirs.
+LOCKS = ("requirements/dev.txt",)
 SUMS = "SHA256SUMS"
 # Not in SHA256SUMS: they are there only with a key.
 SIGNED = (f"{SUMS}.sig", "provenance.intoto.jsonl", "release.pub")
@@ -68,6 +68,7 @@ class Release:
     commit: str
     epoch: int
     images: list[repack.Image] = field(default_factory=list)
+    locks: set[str] = field(default_factory=lambda: set(LOCKS))
 
     @property
     def created(self) -> str:
@@ -90,7 +91,7 @@ def make(options: Options) -> Path:
         release = Release(options, tree, made, version.current(tree), source.commit(ROOT, dirty=options.dirty),
                           source.epoch(ROOT))
         say(f"Enginewright {release.version}, commit {release.commit[:12]}")
-        for each in (_packages, _chart, _plugin, _images, _finish):
+        for each in (_packages, _chart, _plugin, _images, _bills_of_locks, _finish):
             each(release)
         if key:
             _sign(release, key)
@@ -192,6 +193,22 @@ def _of_kind(release: Release, accelerator: str, names: Sequence[str], suffix: s
         _bill(release, target, title, "CONTAINER", _digest(target), image.packages)
 
 
+def _bills_of_locks(release: Release) -> None:
+    """Of each image a bill: where the release has not its archive, of the locks that a user builds it from."""
+    for accelerator, names in locked.IMAGES.items():
+        for name in names:
+            found = locked.locked(release.tree, name, accelerator)
+            release.locks |= set(found.locks)
+            stem = f"enginewright-{name}-{release.version}{'-cuda' if accelerator == 'cuda' else ''}"
+            if (release.output / f"{stem}.oci.tar").exists():
+                continue
+            sums = [f"{lock} sha256:{_digest(release.tree / lock)}" for lock in found.locks]
+            subject = sbom.Subject(
+                name=f"enginewright-{name}", version=release.version, file=f"{stem}.locks", purpose="CONTAINER",
+                sha256=hashlib.sha256("\n".join(sums).encode()).hexdigest(), read_from=f"Locks: {', '.join(sums)}")
+            _write_bill(release, subject, found.packages)
+
+
 def tags(number: str) -> list[str]:
     """A version and the line that it belongs to; a release candidate belongs to none."""
     return [number] if "-" in number else [number, number.rpartition(".")[0]]
@@ -199,7 +216,11 @@ def tags(number: str) -> list[str]:
 
 def _bill(release: Release, path: Path, name: str, purpose: str, digest: str, packages: Sequence[Package]) -> None:
     subject = sbom.Subject(name=name, version=release.version, file=path.name, purpose=purpose, sha256=digest)
-    (release.output / f"{path.name}.spdx.json").write_bytes(
+    _write_bill(release, subject, packages)
+
+
+def _write_bill(release: Release, subject: sbom.Subject, packages: Sequence[Package]) -> None:
+    (release.output / f"{subject.file}.spdx.json").write_bytes(
         oci.dump(sbom.document(subject, packages, release.created)) + b"\n")
 
 
@@ -207,11 +228,10 @@ def _finish(release: Release) -> None:
     """The statement of provenance names every file and image; the sums have the statement, too."""
     subjects = {path.name: _digest(path) for path in sorted(release.output.iterdir())}
     subjects |= {f"{image.repository}:{image.tags[0]}": image.digest.partition(":")[2] for image in release.images}
-    locks = (*LOCKS, *(GPU_LOCKS if release.options.cuda else ()))
     parameters = {"version": release.version, "registry": release.options.registry, "cuda": release.options.cuda,
                   "url": release.options.url, "without": sorted(release.options.without)}
-    made = provenance.statement(subjects, parameters, release.commit,
-                                {lock: _digest(release.tree / lock) for lock in locks}, release.options.builder,
+    locks = {lock: _digest(release.tree / lock) for lock in sorted(release.locks)}
+    made = provenance.statement(subjects, parameters, release.commit, locks, release.options.builder,
                                 chart.repository(release.tree / "charts" / "enginewright"))
     (release.output / "provenance.json").write_bytes(oci.dump(made))
     sums = [f"{_digest(path)}  {path.name}\n" for path in sorted(release.output.iterdir())]

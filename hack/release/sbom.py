@@ -20,10 +20,11 @@ class Subject:
     """What a bill is of.
 
     Attributes:
-        file: its name among the release's files.
+        file: its name among the release's files, or of what the release has no file of, a name for this bill.
         purpose: SPDX's ``primaryPackagePurpose``.
-        sha256: of the file, hex.
+        sha256: of the file, hex, or of what the packages were read from.
         purl: where it has one.
+        read_from: where the release has no such file, what its packages were read from instead.
     """
 
     name: str
@@ -32,15 +33,15 @@ class Subject:
     purpose: str
     sha256: str
     purl: str = ""
+    read_from: str = ""
 
 
 def document(subject: Subject, packages: Sequence[Package], created: str) -> Json:
     """``created`` is RFC 3339 in UTC, to the second."""
     root = {
         **_package("SPDXRef-release", subject.name, subject.version, "Apache-2.0", subject.purl),
-        "packageFileName": subject.file,
         "primaryPackagePurpose": subject.purpose,
-        "checksums": [{"algorithm": "SHA256", "checksumValue": subject.sha256}],
+        **_origin(subject),
     }
     parts = [_package(f"SPDXRef-{index}-{_plain(package.name)}", package.name, package.version, package.licence,
                       package.purl) for index, package in enumerate(packages)]
@@ -56,6 +57,13 @@ def document(subject: Subject, packages: Sequence[Package], created: str) -> Jso
         "relationships": [_relation("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-release"), *contains],
         "hasExtractedLicensingInfos": _own_licences(packages),
     }
+
+
+def _origin(subject: Subject) -> Json:
+    if subject.read_from:
+        return {"sourceInfo": subject.read_from}
+    return {"packageFileName": subject.file,
+            "checksums": [{"algorithm": "SHA256", "checksumValue": subject.sha256}]}
 
 
 def _own_licences(packages: Sequence[Package]) -> list[Json]:

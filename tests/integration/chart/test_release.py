@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from generated import kustomize
-from release import make, oci
+from release import make, oci, version
 from release.__main__ import differences
 from support import oci_registry
 from support.artifacts import Artifact
@@ -69,6 +69,20 @@ def test_every_file_is_in_the_sums_and_in_the_provenance(release: Path) -> None:
     assert {subject["name"] for subject in statement["subject"]} == names - {"provenance.json"}
 
 
+def test_every_image_that_is_no_file_of_the_release_has_a_bill_of_its_locks(release: Path) -> None:
+    names = {path.name.partition(f"-{version.current()}")[::2] for path in release.glob("*.locks.spdx.json")}
+    cpu, cuda = ".locks.spdx.json", "-cuda.locks.spdx.json"
+    both = {f"enginewright-{name}" for name in ("server", "builder", "builder-tensorflow", "server-vllm")}
+    assert names == {(name, end) for name in both for end in (cpu, cuda)} | {("enginewright-operator", cpu)}
+    bill = json.loads((release / f"enginewright-server-vllm-{version.current()}-cuda.locks.spdx.json").read_text())
+    lock = "requirements/vllm-gpu.txt"
+    digest = hashlib.sha256((make.ROOT / lock).read_bytes()).hexdigest()
+    assert bill["packages"][0]["sourceInfo"] == f"Locks: {lock} sha256:{digest}"
+    assert "vllm" in {package["name"] for package in bill["packages"]}
+    materials = json.loads((release / "provenance.json").read_text())["predicate"]["buildDefinition"]
+    assert {"uri": lock, "digest": {"sha256": digest}} in materials["resolvedDependencies"]
+
+
 def test_the_package_is_the_chart(helm: str, release: Path) -> None:
     assert templated(helm, packed(release)) == templated(helm, CHART)
     done = subprocess.run([helm, "lint", "--strict", "--quiet", str(packed(release))], capture_output=True, text=True,
@@ -104,10 +118,10 @@ def test_helm_pulls_the_artefact_as_it_was_packaged(helm: str, release: Path, tm
         artefact = Artifact(blob(entry["digest"]), {digest: blob(digest) for digest in wanted})
     folder = tmp_path / "registry"
     folder.mkdir()
-    version = entry["annotations"]["org.opencontainers.image.ref.name"]
+    tag = entry["annotations"]["org.opencontainers.image.ref.name"]
     with oci_registry.running(folder) as registry:
-        registry.push("charts/enginewright", version, artefact)
-        command = [helm, "pull", f"oci://{registry.address}/charts/enginewright", "--version", version, "--plain-http",
+        registry.push("charts/enginewright", tag, artefact)
+        command = [helm, "pull", f"oci://{registry.address}/charts/enginewright", "--version", tag, "--plain-http",
                    "--username", oci_registry.USER, "--password", oci_registry.PASSWORD, "--destination", str(tmp_path)]
         subprocess.run(command, check=True, capture_output=True, timeout=240)
     assert packed(tmp_path).read_bytes() == packed(release).read_bytes()

@@ -40,6 +40,18 @@ def test_a_bill_names_every_package_once() -> None:
     assert [licence["licenseId"] for licence in found["hasExtractedLicensingInfos"]] == ["LicenseRef-Own"]
 
 
+def test_a_bill_of_an_image_that_the_release_has_not_says_what_it_was_read_from() -> None:
+    """It names no file: there is none to compare a digest with."""
+    subject = sbom.Subject(name="enginewright-server-vllm", version="1.0.0", file="enginewright-server-vllm.locks",
+                           purpose="CONTAINER", sha256="ab" * 32, read_from="Locks: requirements/vllm.txt sha256:cd")
+    found = sbom.document(subject, PACKAGES, CREATED)
+    root = found["packages"][0]
+    assert root["sourceInfo"] == "Locks: requirements/vllm.txt sha256:cd"
+    assert not {"packageFileName", "checksums"} & set(root)
+    assert found["documentNamespace"].endswith("/enginewright-server-vllm.locks-" + "ab" * 32)
+    assert "sourceInfo" not in bill()["packages"][0]
+
+
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("key") / "release.key"
