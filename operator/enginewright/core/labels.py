@@ -91,6 +91,8 @@ PORT_QUALITY, QUALITY_PORT = "quality", 8003
 VOLUME_TRACES, TRACES_PATH = "traces", "/traces"
 # Where it captures requests to, and the key that it signs captures with.
 CAPTURES_PATH, VOLUME_CAPTURE_KEYS, CAPTURE_KEYS_PATH = "/captures", "capture-keys", "/capture-keys"
+# Claims that hold a model, its data and what is listed beside it, numbered from 0 on: a regular expression.
+SOURCE_VOLUMES = "source-[0-9]+"
 # Certificates that the installation names.
 VOLUME_TRUSTED, TRUSTED_PATH = "trusted-ca", "/trusted-ca"
 # Where the key of the model control of a server that proves an engine lies, and the header (metadata, with gRPC) that
@@ -102,6 +104,11 @@ VOLUME_STEPS, STEPS_PATH, STEPS_SOCKET = "python-steps", "/python-steps", "/pyth
 VOLUME_STEPS_TMP = "python-steps-tmp"
 
 FINGERPRINT_LABEL_LENGTH = 32
+
+
+def source_volume(index: int) -> str:
+    """The name of the volume of the ``index``-th claim, from 0 on; matches ``SOURCE_VOLUMES``."""
+    return f"source-{index}"
 
 
 def fingerprint_label(fingerprint: str) -> str:

@@ -739,6 +739,8 @@ BROKEN = (
            "spec.engine.podTemplate.spec.containers[0].env", "LD_LIBRARY_PATH", "remove it"),
     Broken("a volume of a Job's own", _job(volumes=[{"name": "source-1", "emptyDir": {}}]),
            "spec.engine.podTemplate.spec.volumes[0].name", "source-1", "another name"),
+    Broken("a volume of one of many listed models", _job(volumes=[{"name": "source-14", "emptyDir": {}}]),
+           "spec.engine.podTemplate.spec.volumes[0].name", "source-14", "another name"),
     Broken("a mount over the store", _job(volumes=MINE, containers=[{"name": "build", "volumeMounts": [
         {"name": "mine", "mountPath": "/store/"}]}]),
            "spec.engine.podTemplate.spec.containers[0].volumeMounts", "/store", "another path"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from enginewright.core import labels
 from enginewright.core.config import SPOT_LABELS, OperatorConfig, TrustedCA
 from enginewright.core.manifests import gc_job
 from enginewright.core.spec.pod_template_rules import JOBS
@@ -114,10 +115,18 @@ def test_every_volume_and_path_of_these_pods_is_reserved() -> None:
     captured = {"accuracy": {"evaluation": {"uri": "captured://m"}}}
     stepped = {"interface": {"pythonSteps": {"postprocess": "steps.py:labels"},
                              "outputs": [{"name": "label", "dtype": "string", "shape": ["batch", 1]}]}}
-    for job in (one for more in (spec, captured, stepped) for one in jobs(None, config, **more).values()):
+    listed: JSON = {"checkpoints": [{"name": f"c{index}", "uri": f"pvc://checkpoint-{index}/x"} for index in range(8)],
+                    "drafts": [{"name": f"d{index}", "uri": f"pvc://draft-{index}/x"} for index in range(4)]}
+    language = {"task": "generate", "accuracy": {"evaluation": {"uri": "pvc://prompts/x.jsonl"}}, "engine": listed}
+    for job in (one for more in (spec, captured, stepped, language) for one in jobs(None, config, **more).values()):
         pod = job["spec"]["template"]["spec"]
         volumes |= {volume["name"] for volume in pod["volumes"]}
         paths |= {mount["mountPath"] for container in [*pod.get("initContainers", ()), *pod["containers"]]
+                  if container["name"] != labels.CONTAINER_SERVER  # to which no object adds anything
                   for mount in container["volumeMounts"]}
-    assert volumes == set(JOBS.reserved_volumes)
+    sources = {f"source-{index}" for index in range(2 + 8 + 4)}
+    assert sources <= volumes
+    assert volumes - sources == set(JOBS.reserved_volumes) - {labels.SOURCE_VOLUMES}
+    assert all(JOBS.reserves(name) for name in volumes)
+    assert not any(JOBS.reserves(name) for name in ("source-code", "source-", "my-source-1", "stores"))
     assert {"/" + path.split("/")[1] if path != "/dev/shm" else path for path in paths} == set(JOBS.reserved_paths)

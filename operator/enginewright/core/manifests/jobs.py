@@ -102,7 +102,7 @@ def begun_under(manifest: Mapping[str, Any], retry: str) -> Mapping[str, Any]:
 def _pod(owner: Owner, spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     claims = source_claims(spec)
     volumes = [{"name": "request", "configMap": {"name": step.name}},
-               *(claim_volume(f"source-{index}", claim) for index, claim in enumerate(claims)),
+               *(claim_volume(labels.source_volume(index), claim) for index, claim in enumerate(claims)),
                _store_volume(spec), *step.volumes,
                *scratch_volumes(SHARED_MEMORY)]
     return {
@@ -129,7 +129,7 @@ def _store_volume(spec: Spec) -> JSON:
 
 def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
     mounts = [{"name": "request", "mountPath": REQUEST_PATH, "readOnly": True},
-              *({"name": f"source-{index}", "mountPath": f"{SOURCES_PATH}/{claim}", "readOnly": True}
+              *({"name": labels.source_volume(index), "mountPath": f"{SOURCES_PATH}/{claim}", "readOnly": True}
                 for index, claim in enumerate(source_claims(spec))),
               {"name": "store", "mountPath": STORE_PATH}, *step.mounts,
               *scratch_mounts()]

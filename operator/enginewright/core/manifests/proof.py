@@ -9,6 +9,7 @@ server's process has it among its arguments, which anyone who lists processes on
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 
 from enginewright.core import labels
@@ -118,7 +119,7 @@ def prove_container(build: JSON, config: OperatorConfig, arguments: list[str], m
     What the user adds to the build is added here as well: it publishes, and may need the same proxy or certificate.
     Neither the request nor the sources are read any more."""
     kept = [mount for mount in build["volumeMounts"]
-            if mount["name"] != "request" and not mount["name"].startswith("source-")]
+            if mount["name"] != "request" and not re.fullmatch(labels.SOURCE_VOLUMES, mount["name"])]
     return {
         **build,
         "name": labels.CONTAINER_PROVE,

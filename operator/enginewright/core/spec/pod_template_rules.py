@@ -58,8 +58,9 @@ class Rules:
     """Of the field ``template``. Containers named in ``own`` may be added to, those of ``reserved_containers`` not;
     others are ``sidecars``, if there may be any. ``own_elsewhere`` tells where other parts of the own ones are set;
     ``own_env`` are the variables that those take, a name or the beginning of one. ``reserved_keys`` are prefixes of
-    labels and annotations that others write, ``keys_elsewhere`` where. Of a pod with several sets of containers
-    every name is reserved, whether this object's has them or not."""
+    labels and annotations that others write, ``keys_elsewhere`` where. ``reserved_volumes`` are regular expressions of
+    whole names. Of a pod with several sets of containers every name is reserved, whether this object's has them or
+    not."""
 
     template: str
     own: tuple[str, ...]
@@ -78,6 +79,9 @@ class Rules:
     @property
     def pod_keys(self) -> tuple[str, ...]:
         return tuple(sorted(key for key in (*POD, "containers", "volumes") if key not in self.left_out))
+
+    def reserves(self, volume: str) -> bool:
+        return any(re.fullmatch(pattern, volume) for pattern in self.reserved_volumes)
 
     def problem(self, where: str, value: object, message: str, remedy: str) -> Problem:
         return Problem(field=f"{self.template}.{where}", value=show(value), message=message, remedy=remedy)
@@ -108,11 +112,13 @@ JOBS = Rules(
     sidecars=False,
     # The clients of sources know more variables of these clouds and registries than their documents.
     own_env=(*COMMON_ENV, "HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*"),
-    reserved_volumes=("request", "source-0", "source-1", "source-2", "store", "signature-key", "signing-keys",
-                      labels.VOLUME_CAPTURE_KEYS, "tmp", "shm", "work", "witness", "server-tmp", "server-shm",
-                      labels.VOLUME_KEY, labels.VOLUME_TRUSTED, labels.VOLUME_STEPS, labels.VOLUME_STEPS_TMP),
+    reserved_volumes=("request", labels.SOURCE_VOLUMES, "store", "signature-key", "signing-keys",
+                      labels.VOLUME_CAPTURE_KEYS, "tmp", "shm", "work", "witness", "control", "server-tmp",
+                      "server-shm", labels.VOLUME_KEY, labels.VOLUME_TRUSTED, labels.VOLUME_STEPS,
+                      labels.VOLUME_STEPS_TMP),
     reserved_paths=("/request", "/sources", "/store", "/signature", "/signing-keys", labels.CAPTURE_KEYS_PATH,
-                    "/work", "/witness", labels.KEY_PATH, labels.TRUSTED_PATH, labels.STEPS_PATH, "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
+                    "/work", "/witness", "/control", labels.KEY_PATH, labels.TRUSTED_PATH, labels.STEPS_PATH,
+                    "/tmp", "/dev/shm"),  # noqa: S108  (in the pod)
     left_out=("topologySpreadConstraints",),
     own_elsewhere={"resources": "spec.engine.resources", "image": "images.builder of the operator's chart",
                    "envFrom": "spec.source.secretRef"},
@@ -191,7 +197,7 @@ def _entries(rules: Rules, key: str, entries: list[Any], volumes: set[str]) -> I
 
 
 def _volume(rules: Rules, where: str, name: str, volume: Mapping[str, Any]) -> Iterator[Problem]:
-    if name in rules.reserved_volumes:
+    if rules.reserves(name):
         yield rules.problem(f"{where}.name", name, "is a volume of the operator", "choose another name")
     yield from _shaped(rules, VOLUME, volume, where)
     kinds = [key for key in volume if key != "name"]
