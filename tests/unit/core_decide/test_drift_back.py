@@ -94,6 +94,36 @@ def test_a_retry_tries_a_way_back_that_failed_once_more(strategy: str, early: bo
     assert cluster.log == quiet, "it is left at that"
 
 
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen", "Recreate"])
+def test_a_retry_goes_on_with_a_way_back_that_is_under_way(strategy: str) -> None:
+    """What a user asks for another try of is what is being tried: with Recreate what has drifted does not run, and must
+    not come back instead."""
+    cluster = serving({"rollback": True}, strategy=strategy)
+    first = cluster.revision
+    second = edited(cluster, **SECOND)
+    cluster.scores[second] = DRIFTED
+    cluster.broken[first] = {**CRASH, "restarts": 1}
+    while not any(pod.revision == first and pod.restarts for pod in cluster.pods.values()):
+        move(cluster)
+    cluster.annotations[labels.RETRY] = "again"
+    before = set(cluster.pods)
+    move(cluster, 20)
+    told = cluster.condition("RolloutComplete")["message"]
+    assert told.startswith(f"Revision {second} was given up (QualityDrifted)")
+    assert set(cluster.pods) == before
+    cluster.broken.clear()
+    move(cluster, 60)
+    assert cluster.replicas() == {first: 1}
+    assert set(cluster.pods) <= before
+    assert cluster.says("Ready") == "False/RolledBack", "the wish was for the way back: it is done"
+    cluster.annotations[labels.RETRY] = "what was given up"
+    tried: set[str] = set()
+    for _ in range(10):
+        move(cluster)
+        tried |= {pod.revision for pod in cluster.pods.values()}
+    assert second in tried
+
+
 def test_recreate_does_not_leave_the_way_back_once_it_has_served() -> None:
     cluster = serving({"rollback": True}, strategy="Recreate")
     first = cluster.revision

@@ -129,9 +129,14 @@ def _does_not_start(made: Target, entry: RevisionStatus, given_up: RolledBackSta
 def _drifted(target: Target, quality: QualityResult) -> RolledBackStatus | None:
     """What is not to serve: since an earlier pass, or from now on."""
     ctx, revision = target.ctx, target.revision
-    before = target.rejection(revision)
-    if before is not None and before.reason == Reason.QUALITY_DRIFTED:
-        return before
+    before = ctx.rollout.rolled_back
+    if before is not None and before.revision == revision and before.reason == Reason.QUALITY_DRIFTED:
+        if not ctx.retried(before.retry):
+            return before
+        if ctx.rollout.candidate not in (None, revision):
+            # What a user asks for another try of is what is being tried: the way back. It ends what has drifted, which
+            # with Recreate does not run any more, and must not come back for the same wish once it has served.
+            return before.model_copy(update={"retry": ctx.retry})
     if target.engine.record is None or quality.drifted != revision or quality.verdict is None:
         return None
     return RolledBackStatus(revision=revision, reason=Reason.QUALITY_DRIFTED, message=quality.verdict.message,
