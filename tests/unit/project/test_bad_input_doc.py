@@ -82,6 +82,7 @@ KNOWN = (
     "digest mismatch", "pickle", "truncated ONNX", "truncated safetensors", "unknown operators", "empty evaluation",
     "wrongly shaped evaluation", "calibration set is the evaluation set", "no rung reaches", "store missing",
     "store read-only", "store full", "image that cannot be pulled", "evicted", "out of memory", "node gone",
+    "memory that the builder asks for and does not get", "server that proves an engine, out of memory",
     "operator that TensorRT does not support", "no optimisation profile covers", "corrupt timing cache",
     "another TensorRT version", "too little GPU memory", "NaN or infinity", "time budget too small",
     "operator restarted", "Gateway API that is asked for and not installed",
