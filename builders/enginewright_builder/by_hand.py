@@ -75,7 +75,7 @@ def build_by_hand(options: argparse.Namespace) -> int:
     if outcome.ok:
         folder = output / outcome.fingerprint
         sys.stderr.write(f"engine and report: {folder}\n"
-                         f"served as {request.model_name} by: {_served_by(request, folder)}\n")
+                         f"to serve it as model {request.model_name}: {_served_by(request, folder)}\n")
     return exit_code(outcome)
 
 
@@ -241,7 +241,7 @@ def _parser() -> argparse.ArgumentParser:
                         help="leave traces of the engine's layers beside the report, which Perfetto opens")
     parser.add_argument("--interface", metavar="JSON", help="spec.interface of an OptimisedModel, as kubectl get "
                         "om NAME -o jsonpath='{.spec.interface}' prints it; needed where the source does not state it")
-    parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job")
+    parser.add_argument("--json", action="store_true", help="JSON lines, as in a Job and where no terminal reads them")
     _add_language_models(parser)
     return parser
 
@@ -251,7 +251,9 @@ def _add_accuracy(parser: argparse.ArgumentParser) -> None:
                         "source on")
     parser.add_argument("--calibration", metavar="FILE", help=".npz or .jsonl for static INT8; other samples than "
                         "these")
-    parser.add_argument("--metric", default=AccuracyRequest.metric, help="cosine, relative-error, top1, spearman")
+    parser.add_argument("--metric", default=AccuracyRequest.metric,
+                        help="cosine, relative-error, top1, spearman; onnx: metric.onnx beside the model; python:NAME: "
+                             "an entry point of the group enginewright.metrics (default %(default)s)")
     parser.add_argument("--tolerance", type=float, default=AccuracyRequest.tolerance,
                         help="largest loss allowed, of 1 (default %(default)s)")
     parser.add_argument("--task-metric", default="", metavar="METRIC",

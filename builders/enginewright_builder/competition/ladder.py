@@ -229,7 +229,8 @@ def _artifact(winners: Mapping[int, Candidate]) -> Artifact:
 def _nothing(judgement: Judgement, summaries: tuple[CandidateSummary, ...], ascent: Ascent, gate: Gate,
              source: str, precision: str) -> NothingToServeError:
     if judgement.problem == "NotFasterThanSource":
-        return not_faster_than_source(summaries, gate.accuracy, precision)
+        untried = [one.name for one in judgement.candidates if one.late and one.wanted]
+        return not_faster_than_source(summaries, gate.accuracy, precision, untried)
     if judgement.problem == "BudgetTooSmall":
         late = max((ascent.need(one.rung) for one in judgement.candidates if one.late), default=0.0)
         missing = (late or gate.budget.spent) + ascent.after_seconds

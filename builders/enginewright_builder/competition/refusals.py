@@ -37,11 +37,12 @@ def without_source(error: NothingToServeError) -> NothingToServeError:
         remedy=error.remedy.removesuffix(_ALLOW))
 
 
-def not_faster_than_source(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest,
-                           precision: str) -> NothingToServeError:
-    """``precision`` is the one that was asked for."""
+def not_faster_than_source(summaries: tuple[CandidateSummary, ...], accuracy: AccuracyRequest, precision: str,
+                           untried: Sequence[str] = ()) -> NothingToServeError:
+    """``precision`` is the one that was asked for; ``untried`` are those that there was no time for."""
     refused = any(one.verdict == "AccuracyRefused" for one in summaries)
-    more = (f"raise spec.accuracy.maxLoss from {accuracy.tolerance:g}, which refused candidates",) if refused else ()
+    more = ((f"raise {_BUDGET_FIELD}, which left no time for {', '.join(untried)}",) if untried else ()) + (
+        (f"raise spec.accuracy.maxLoss from {accuracy.tolerance:g}, which refused candidates",) if refused else ())
     return NothingToServeError(
         "NotFasterThanSource", f"no candidate that passes is faster than the source model as it is{_offer(summaries)}",
         summaries, field="spec.engine", value="",

@@ -40,7 +40,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--namespace", metavar="NAME", help="plan only for models of this namespace; default: all")
     command.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: $KUBECONFIG or ~/.kube/config")
     command.add_argument("--context", metavar="NAME", help="context of the kubeconfig; default: its current one")
-    command.add_argument("-o", "--output", choices=("text", "json"), default="text")
+    command.add_argument("-o", "--output", choices=("text", "json"), default="text",
+                         help="for people or for programs (default text)")
     command.set_defaults(act=act)
 
 

@@ -61,7 +61,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
     add("--policies", default="all", metavar="LIST", help=f"all, or some of {','.join(NAMES)}")
     add("--grid", action="store_true", help="also run every peer with other targets and windows")
     language.arguments(command)
-    add("--format", choices=("json", "table", "html"), default="table")
+    add("--format", choices=("json", "table", "html"), default="table",
+        help="for people, programs or a browser (default table)")
     command.set_defaults(act=act)
 
 

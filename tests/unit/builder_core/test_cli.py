@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from enginewright_builder.accuracy.rules import METRICS
 from enginewright_builder.by_hand import hand_device, hand_request, hand_runtime, link_model, parse_by_hand
 from enginewright_builder.contract import (
     EXIT_OK,
@@ -142,6 +143,12 @@ def test_engines_by_hand_are_linked_under_friendly_names(tmp_path: Path) -> None
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ContractError, match="--name"):
         hand_request(parse_by_hand(["--model", "m", "--output", "o", "--name", "../x"]), tmp_path)
+
+
+def test_the_help_names_every_metric() -> None:
+    before, _, _ = " ".join(run("--help").stdout.split()).rpartition("--tolerance TOLERANCE")
+    told = before.rpartition("--metric METRIC")[2]
+    assert [metric for metric in (*METRICS, "onnx", "python:NAME") if metric not in told] == []
 
 
 def test_by_hand_says_what_is_wrong_as_json_where_nobody_watches(tmp_path: Path) -> None:

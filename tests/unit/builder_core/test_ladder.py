@@ -744,6 +744,17 @@ class TestBudget:
         assert "not tried are stub int8; offered instead: stub fp16" in caught.value.message
 
 
+    def test_where_what_was_tried_is_slower_the_budget_is_what_could_help(
+            self, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path) -> None:
+        clock = Clock()
+        with pytest.raises(NothingToServeError) as caught:
+            climb([Variant(perceptron, clock, ["fp16", "int8"])], "auto", exported, source, context,
+                  gate(samples, clock=clock, times={"stub fp16": 12.5}, budget=Budget(12.0, clock)))
+        assert caught.value.reason == "NotFasterThanSource"
+        assert "raise spec.engine.buildBudgetSeconds, which left no time for stub int8" in caught.value.remedy
+
+
 class TestStopWhen:
     """Of three rungs the second one tried meets the objective."""
 

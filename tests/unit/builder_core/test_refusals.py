@@ -37,6 +37,13 @@ def test_where_none_is_faster(candidates: tuple[CandidateSummary, ...], precisio
     assert not_faster_than_source(candidates, ACCURACY, precision).remedy == remedy + SOURCE
 
 
+def test_what_there_was_no_time_for_is_the_first_to_try() -> None:
+    late = ("onnxruntime int8-dynamic", "onnxruntime fp16")
+    assert not_faster_than_source((SLOWER, SKIPPED), ACCURACY, "auto", late).remedy == (
+        "raise spec.engine.buildBudgetSeconds, which left no time for onnxruntime int8-dynamic, onnxruntime fp16, give "
+        "spec.engine.calibration, which 8-bit candidates need, or build on other hardware" + SOURCE)
+
+
 @pytest.mark.parametrize(("candidates", "precision", "remedy"), [
     ((REFUSED,), "auto", "raise it, or give more evaluation samples"),
     ((REFUSED, SKIPPED), "int8", "raise it, give spec.engine.calibration, which 8-bit candidates need, allow more "
