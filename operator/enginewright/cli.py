@@ -16,6 +16,7 @@ from enginewright import __version__, logs, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
 from enginewright.commands import activate, migrate, plan, simulate, validate
+from enginewright.piped import until_read
 from enginewright.settings import SettingsError, read_settings
 
 EXIT_REFUSED: Final = 1
@@ -69,8 +70,7 @@ def _lease(text: str) -> tuple[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
-    result: int = options.act(options)
-    return result
+    return until_read(lambda: int(options.act(options)))
 
 
 def run_operator(options: argparse.Namespace) -> int:

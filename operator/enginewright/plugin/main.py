@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
 from enginewright.commands.validate import FileError, check_files
 from enginewright.core.labels import GROUP, KIND, PLURAL, SHORT_NAMES
+from enginewright.piped import until_read
 from enginewright.plugin import verbs as does
 from enginewright.plugin.wishes import WishError
 
@@ -27,7 +27,6 @@ EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_UNREACHABLE: Final = 3
 EXIT_DEFECT: Final = 70  # EX_SOFTWARE of sysexits.h
-EXIT_PIPE: Final = 141  # as a shell tells it of a program that SIGPIPE ended
 
 
 def parser() -> argparse.ArgumentParser:
@@ -117,18 +116,13 @@ def _hours(text: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     try:
-        code = _main(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:  # who read has seen enough, as head does; Python flushes once more when it ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_PIPE
+        return until_read(lambda: _main(arguments))
     except Exception as error:
         if sys.flags.dev_mode:
             raise
         print(f"error: a defect of kubectl optimisedmodel {__version__}; please report it, with what the same command "
               f"prints with PYTHONDEVMODE=1: {type(error).__name__}: {error}", file=sys.stderr)
         return EXIT_DEFECT
-    return code
 
 
 def _main(arguments: Sequence[str] | None) -> int:

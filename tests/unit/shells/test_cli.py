@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,16 @@ def manifest(tmp_path: Path) -> Path:
     path = tmp_path / "om.yaml"
     path.write_text(GOOD)
     return path
+
+
+def test_who_stops_reading_gets_no_traceback() -> None:
+    """``enginewright crd | head``."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "enginewright", "crd"]
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=240)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
