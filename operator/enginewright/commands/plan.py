@@ -49,8 +49,11 @@ def act(options: argparse.Namespace) -> int:
     """0 when there is a plan, whether or not everything fits; 1 when an input is refused; 2 when one cannot be read."""
     try:
         models, nodes = _inputs(options)
-    except (UnreadableError, ClientError) as error:
+    except UnreadableError as error:
         print(f"enginewright: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except ClientError as error:
+        print(f"enginewright: {error}; with -f FILE and --nodes FILE no cluster is asked", file=sys.stderr)
         return EXIT_USAGE
     fleet = fleet_of(nodes)
     if isinstance(fleet, list):

@@ -177,6 +177,7 @@ def test_no_models_in_a_file(files: Files, capsys: pytest.CaptureFixture[str]) -
 
 def test_without_files_the_cluster_is_asked(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, _, err = run(capsys, "--kubeconfig", str(tmp_path / "nothing"))
+    assert err.endswith("; with -f FILE and --nodes FILE no cluster is asked\n")
     assert code == 2
     assert "no credentials for Kubernetes" in err
 
