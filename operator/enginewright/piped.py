@@ -1,4 +1,4 @@
-"""How a command ends whose output somebody has read enough of, as ``head`` does."""
+"""How a command ends whose reader has seen enough, as ``head`` does."""
 
 from __future__ import annotations
 
