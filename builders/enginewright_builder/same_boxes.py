@@ -12,6 +12,8 @@ By name, type and shape alone, as :mod:`enginewright_builder.ids` does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +27,8 @@ LEAST_OVERLAP = 0.5
 # Corners this close, as a share of the sample's largest number, are the same: rounding, which would be much of the IoU
 # of a box of a pixel.
 _ROUNDING = 1e-4
+# Pairs of boxes that are looked at together, so that thousands of boxes take no more memory than hundreds.
+_AT_ONCE = 100_000
 
 Floats = npt.NDArray[np.float64]
 
@@ -56,13 +60,18 @@ def agreements(reference: Tensors, candidate: Tensors) -> Floats:
                      for row in range(shape[0])], np.float64)
 
 
-def overlaps(box: Array, others: Array) -> Floats:
-    """IoU of ``box`` with each of ``others``, ``[n, 4]``. 0 for boxes without an area."""
-    low, high = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    common = np.prod(np.clip(high - low, 0, None), axis=1)
-    total = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - common
+def overlaps(boxes: Array, others: Array) -> Floats:
+    """IoU of ``boxes``, ``[n, 4]`` or one alone, with ``others``, ``[n, 4]``, each with its own. 0 for boxes without an
+    area."""
+    low, high = np.maximum(boxes[..., :2], others[:, :2]), np.minimum(boxes[..., 2:], others[:, 2:])
+    common = _area(np.maximum(high - low, 0))
+    total = _area(boxes[..., 2:] - boxes[..., :2]) + _area(others[:, 2:] - others[:, :2]) - common
     found: Floats = np.divide(common, total, out=np.zeros(len(others)), where=total > 0)
     return found
+
+
+def _area(sides: Array) -> Array:
+    return sides[..., 0] * sides[..., 1]
 
 
 def _agreement(wanted: list[Array], got: list[Array]) -> float:
@@ -73,19 +82,29 @@ def _agreement(wanted: list[Array], got: list[Array]) -> float:
         return 0.0
     if not total > 0:
         return 1.0
-    near = _ROUNDING * max(1e-9, float(np.abs(boxes).max(initial=0.0)))
-    free, common = np.ones(len(others), np.bool_), 0.0
-    for row in np.argsort(-scores, kind="stable"):
-        left = np.flatnonzero(free & (names == labels[row]))
-        if not len(left):
-            continue
-        same = np.abs(places[left] - boxes[row]).max(axis=1) <= near
-        overlap = np.where(same, 1.0, overlaps(boxes[row], places[left]))
-        best = int(overlap.argmax())
-        if overlap[best] >= LEAST_OVERLAP:
-            free[left[best]] = False
-            common += min(scores[row], others[left[best]]) * overlap[best]
+    order, free, common = np.argsort(-scores, kind="stable"), np.ones(len(others)), 0.0
+    for row, pairs in zip(order, _pairs(labels[order], boxes[order], names, places), strict=False):
+        left = pairs * free
+        best = int(left.argmax())
+        if left[best] >= LEAST_OVERLAP:
+            free[best] = 0.0
+            common += min(scores[row], others[best]) * left[best]
     return float(min(1.0, 2 * common / total))
+
+
+def _pairs(labels: Array, boxes: Floats, names: Array, places: Floats) -> Iterator[Floats]:
+    """Of one box after the other how much it is each of ``places``, ``[places]``; 0 for those of another label. None
+    where there are no places."""
+    near = _ROUNDING * max(1e-9, float(np.abs(boxes).max(initial=0.0)))
+    step = max(1, _AT_ONCE // max(1, len(places)))
+    for first in range(0, len(boxes) if len(places) else 0, step):
+        some = boxes[first:first + step]
+        rows, columns = np.nonzero(labels[first:first + step, None] == names)
+        one, other = some[rows], places[columns]
+        same = np.abs(other - one).max(axis=1) <= near
+        found = np.zeros((len(some), len(places)))
+        found[rows, columns] = np.where(same, 1.0, overlaps(one, other))
+        yield from found
 
 
 def _there(scores: Array, labels: Array, boxes: Array) -> tuple[Floats, Array, Floats]:
