@@ -52,9 +52,10 @@ class Coordinates:
 
 
 def log_throughput(parameters: Vector, at: Coordinates) -> Vector:
-    """Logarithm of requests a millisecond. ``parameters`` as in :func:`prior_mean`."""
-    single, outside, ceiling = np.exp(parameters[[0, 3, 4]])
-    share = special.expit(parameters[1])
+    """Logarithm of requests a millisecond, ``[..., trials]``. ``parameters`` as in :func:`prior_mean`, ``[..., 5]``."""
+    level, odds, sharing, away, most = np.moveaxis(parameters, -1, 0)[..., None]
+    single, outside, ceiling = np.exp(level), np.exp(away), np.exp(most)
+    share = special.expit(odds)
     # While one batch runs the others gather: in a closed loop the load splits over the instances and the queue.
     gathered = np.clip(at.concurrency / (at.instances + 1), 1, at.batch)
     # A delay longer than a round trip outside lets all that return join one batch, however many instances are idle.
@@ -62,14 +63,13 @@ def log_throughput(parameters: Vector, at: Coordinates) -> Vector:
     patience = at.delay_ms / (at.delay_ms + outside + 0.2 * single)
     size = gathered + (whole - gathered) * patience
     busy = np.minimum(at.instances, at.concurrency / size)
-    service = single * (1 - share + share * size) * busy ** parameters[2]
+    service = single * (1 - share + share * size) * busy ** sharing
     # A batch that the load can fill does not wait; one that it cannot waits in vain.
     waited = np.where(at.concurrency < at.batch, at.delay_ms, 0.0)
     # The last of a batch to arrive has all the others before it on the path.
     passing = (size - 1) / ceiling
-    bounds = np.stack([at.concurrency / (outside + passing + service + waited), busy * size / service,
-                       np.full_like(size, ceiling)])
-    joined: Vector = -np.log((bounds ** -SHARPNESS).sum(axis=0)) / SHARPNESS
+    bounds = at.concurrency / (outside + passing + service + waited), busy * size / service, ceiling
+    joined: Vector = -np.log(sum(bound ** -SHARPNESS for bound in bounds)) / SHARPNESS
     return joined
 
 
@@ -89,14 +89,16 @@ def fit(at: Coordinates, measured: Vector, covariance: Matrix, mean: Vector) -> 
         off = log_throughput(parameters, at) - measured
         return np.concatenate([whiten @ off, (parameters - mean) / PRIOR_SPREAD])
 
-    found = optimize.least_squares(residuals, mean)
+    def steepness(parameters: Vector) -> Matrix:
+        return np.concatenate([whiten @ slopes(parameters, at), np.diag(1 / PRIOR_SPREAD)])
+
+    found = optimize.least_squares(residuals, mean, steepness)
     return found.x, np.linalg.inv(found.jac.T @ found.jac)
 
 
 def slopes(parameters: Vector, at: Coordinates) -> Matrix:
     """Derivative of :func:`log_throughput` by each parameter, by central differences: one column each."""
-    step = 1e-4
-    columns = [(log_throughput(parameters + step * one, at) - log_throughput(parameters - step * one, at)) / (2 * step)
-               for one in np.eye(len(parameters))]
-    found: Matrix = np.stack(columns, axis=1)
+    steps = 1e-4 * np.eye(len(parameters))
+    above, below = log_throughput(parameters + np.stack([steps, -steps]), at)
+    found: Matrix = (above - below).T / 2e-4
     return found
