@@ -17,6 +17,9 @@ from support.markers import may_choose
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# PyTorch's exporter makes objects by the million, which stay: a tenth of its time went into looking through them.
+gc.set_threshold(50_000, 20, 20)
+
 # A busy machine is no defect: timing never decides a test. The same examples every time: a run is green or red for what
 # changed, not by luck. `make fuzz` looks for new ones.
 settings.register_profile("enginewright", deadline=None, derandomize=True)

@@ -23,7 +23,7 @@ from support.detectors import rt_detr
 
 pytestmark = pytest.mark.torch
 transformers = pytest.importorskip("transformers")
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+SMALL = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 TEXT = {**SMALL, "vocab_size": 60, "max_position_embeddings": 20}
 IMAGE = {**SMALL, "image_size": 32, "patch_size": 8}
 HALVES = {"encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
@@ -74,8 +74,10 @@ TASKS: dict[str, Task] = {
     "speech to letters": ("Wav2Vec2ForCTC", sound, {"input_values": ("400..480000",)}, {"logits": ("logits_1", 32)}),
     "speakers": (
         "WavLMForXVector",
-        lambda: transformers.WavLMConfig(**SMALL, conv_dim=(16,) * 7, num_conv_pos_embeddings=16,
-                                         num_conv_pos_embedding_groups=4, tdnn_dim=(16,) * 5, xvector_output_dim=8),
+        # What its first layer makes of positions the second one takes.
+        lambda: transformers.WavLMConfig(**{**SMALL, "num_hidden_layers": 2}, conv_dim=(16,) * 7,
+                                         num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
+                                         tdnn_dim=(16,) * 5, xvector_output_dim=8),
         {"input_values": ("5200..480000",)}, {"logits": (8,), "embeddings": (8,)}),
     "encoder of speech": ("WhisperForConditionalGeneration", whisper, {"input_features": (16, 60)},
                           {"last_hidden_state": (30, 32)}),
@@ -85,7 +87,9 @@ TASKS: dict[str, Task] = {
         {"input_values": (64, 32)}, {"logits": (2,)}),
     "objects": (
         "YolosForObjectDetection",
-        lambda: transformers.YolosConfig(**{**IMAGE, "image_size": [32, 48]}, num_detection_tokens=5),
+        # What it knows of places is there once for each layer but the last.
+        lambda: transformers.YolosConfig(**{**IMAGE, "image_size": [32, 48], "num_hidden_layers": 2},
+                                         num_detection_tokens=5),
         {"pixel_values": (3, 32, 48)},
         {"logits": (5, 3), "pred_boxes": (5, 4), "last_hidden_state": (30, 32)}),
     "depth": (
