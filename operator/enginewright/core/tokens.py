@@ -29,14 +29,14 @@ class Tokens:
 
     def __add__(self, other: Tokens) -> Tokens:
         numbers = {name: getattr(self, name) + getattr(other, name) for name in _NUMBERS}
-        return replace(Tokens(**numbers), begun_within=_added(self.begun_within, other.begun_within),
-                       paced_within=_added(self.paced_within, other.paced_within))
+        return Tokens(**numbers, begun_within=_added(self.begun_within, other.begun_within),
+                      paced_within=_added(self.paced_within, other.paced_within))
 
     def since(self, before: Tokens) -> Tokens:
         """What a server that had counted ``before`` has counted more."""
         numbers = {name: max(0.0, getattr(self, name) - getattr(before, name)) for name in _NUMBERS}
-        return replace(Tokens(**numbers), begun_within=_less(self.begun_within, before.begun_within),
-                       paced_within=_less(self.paced_within, before.paced_within))
+        return Tokens(**numbers, begun_within=_less(self.begun_within, before.begun_within),
+                      paced_within=_less(self.paced_within, before.paced_within))
 
     def known_after(self, before: Tokens) -> Tokens:
         """Requests that are left count as such once they are seen, however many begin afterwards."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 import random
 from collections.abc import Iterator
@@ -83,7 +84,8 @@ class _Server:
 
 
 def _within(values: list[float], bounds: tuple[float, ...]) -> dict[float, float]:
-    return {bound: float(sum(value <= bound for value in values)) for bound in bounds}
+    ordered = sorted(values)
+    return {bound: float(bisect.bisect_right(ordered, bound)) for bound in bounds}
 
 
 def text_rounds(load: Text, seed: int, seconds: int = 310) -> Iterator[Round]:

@@ -35,6 +35,8 @@ TTFT: Final = "time to first token"
 TPOT: Final = "time per token"
 # Of how many requests, and of how many of them something is true.
 Odd = Callable[[Tokens], tuple[float, float]]
+# Requests that something is true of, and those that it is not.
+Counts = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,8 @@ class Share:
         self._doubt = Doubt(MOST_OF_BLOCK)
         self._due = math.nan
         self._warm = False
-        self._mine = self._theirs = NOTHING
+        self._mine: Counts = (0.0, 0.0)
+        self._theirs: Counts = (0.0, 0.0)
         self._mine_whole = self._theirs_whole = NOTHING
 
     def add(self, time: float, mine: Tokens, theirs: Tokens) -> None:
@@ -80,20 +83,20 @@ class Share:
             self._due = time + BLOCK
         elif time >= self._due:
             self._close(time)
-        self._mine += self._counted(mine)
-        self._theirs += self._counted(theirs)
+        self._mine, self._theirs = self._with(self._mine, mine), self._with(self._theirs, theirs)
 
     def _close(self, time: float) -> None:
         if self._warm:
-            self._doubt.add(self._mine, self._theirs)
-            self._mine_whole += self._mine
-            self._theirs_whole += self._theirs
+            mine, theirs = (Traffic(failed=odd, requests=others) for odd, others in (self._mine, self._theirs))
+            self._doubt.add(mine, theirs)
+            self._mine_whole += mine
+            self._theirs_whole += theirs
         self._warm, self._due = True, time + BLOCK
-        self._mine = self._theirs = NOTHING
+        self._mine = self._theirs = (0.0, 0.0)
 
-    def _counted(self, tokens: Tokens) -> Traffic:
+    def _with(self, counts: Counts, tokens: Tokens) -> Counts:
         odd, whole = self._odd(tokens)
-        return Traffic(failed=odd, requests=max(0.0, whole - odd))
+        return counts[0] + odd, counts[1] + max(0.0, whole - odd)
 
     def ending(self) -> Ending:
         mine, theirs = self._mine_whole, self._theirs_whole
