@@ -65,13 +65,14 @@ def overlaps(boxes: Array, others: Array) -> Floats:
     area."""
     low, high = np.maximum(boxes[..., :2], others[:, :2]), np.minimum(boxes[..., 2:], others[:, 2:])
     common = _area(np.maximum(high - low, 0))
-    total = _area(boxes[..., 2:] - boxes[..., :2]) + _area(others[:, 2:] - others[:, :2]) - common
+    total: Array = _area(boxes[..., 2:] - boxes[..., :2]) + _area(others[:, 2:] - others[:, :2]) - common
     found: Floats = np.divide(common, total, out=np.zeros(len(others)), where=total > 0)
     return found
 
 
 def _area(sides: Array) -> Array:
-    return sides[..., 0] * sides[..., 1]
+    found: Array = sides[..., 0] * sides[..., 1]
+    return found
 
 
 def _agreement(wanted: list[Array], got: list[Array]) -> float:

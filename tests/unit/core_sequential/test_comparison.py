@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import statistics
@@ -278,7 +279,7 @@ def minute_tails(
         if not second:
             took[:cold] = [10 * one for one in took[:cold]]
         seconds.append(took)
-        recent = sorted(one for part in seconds for one in part) if second % 5 == 0 else []
+        recent = sorted(itertools.chain.from_iterable(seconds)) if second % 5 == 0 else []
         found.append(recent[int(0.99 * len(recent))] if recent else None)
     return found
 
