@@ -119,7 +119,7 @@ class Operator:
             exposed=Exposed(),
             config=options.config,
             looked=lambda where: metrics.looks.labels(where).inc(),
-            urgent=lambda: self.queue.waiting(Lane.SCALING) > 0,
+            urgent=lambda: self.queue.rising > 1,
             crowded=lambda: self.queue.waiting(Lane.ASKED) > 0,
         )
         metrics.registry.register(parts.exposed)

@@ -261,10 +261,10 @@ class Signals:
         now, window = self._clock(), watched.window.view()
         decision = decide_replicas(window, target.current, target.limits, now, target.capacity)
         watched.window.recommend(now, decision.recommendation)
-        if decision.replicas != target.current or decision.reason != watched.reason:
+        if decision.replicas != target.current:
             self._wake(key)
             watched.message = decision.message
-        elif self._outdated(watched, decision, window, now):
+        elif decision.reason != watched.reason or self._outdated(watched, decision, window, now):
             self._tell(key)
             watched.told, watched.message = now, decision.message
         watched.reason = decision.reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -21,11 +22,14 @@ BACKOFF: Final = {
     Family.USER: Backoff(first=5.0, most=300.0),
     Family.BUG: Backoff(first=2.0, most=300.0),
 }
+# Of queues that rise so many times as many passes run beside the others: each waits for two answers of the apiserver and
+# does little else.
+RISING: Final = 3
 log = structlog.get_logger(__name__)
 
 
 class Loop:
-    """``workers`` passes run at once at most."""
+    """``workers`` passes run at once at most, and beside them :data:`RISING` times as many of queues that rise."""
 
     def __init__(self, queue: WorkQueue[Key], reconciler: Reconciler, metrics: Metrics, workers: int) -> None:
         self._queue = queue
@@ -48,11 +52,13 @@ class Loop:
         """Forever, until cancelled; the passes that run are cancelled with it."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
-                group.create_task(self._work(), name=f"worker {number}")
+                group.create_task(self._work(self._queue.get), name=f"worker {number}")
+            for number in range(RISING * self._workers):
+                group.create_task(self._work(self._queue.get_rising), name=f"worker {number} of queues that rise")
 
-    async def _work(self) -> None:
+    async def _work(self, get: Callable[[], Awaitable[Key]]) -> None:
         while True:
-            key = await self._queue.get()
+            key = await get()
             self._in_flight[key] = time.monotonic()
             try:
                 await self.step(key)

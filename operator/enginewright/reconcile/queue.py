@@ -1,9 +1,10 @@
 """The work queue: each key at most once in it and at most once in work, however many events say its name.
 
 Three sets in the manner of Kubernetes' own controllers. A key that is added while it is in work runs once more
-afterwards, so nothing that happened during a pass is missed. Keys wait in lanes, by why they were added; the lanes take
-turns, so that neither a thousand queues that rise nor a thousand rollouts stop the other. Three of four turns are for
-queues that rise, behind which requests wait.
+afterwards, so nothing that happened during a pass is missed. Keys wait in lanes, by why they were added. Queues that
+rise, behind which requests wait, have workers of their own, so that neither a thousand of them nor a thousand rollouts
+stop the other: a turn would come only when a worker is free, and a pass that looks at all children takes long. The
+other lanes take turns.
 For the event loop's thread only.
 """
 
@@ -31,8 +32,7 @@ class Lane(IntEnum):
     ROUTINE = 3  # a resync
 
 
-TURNS: Final = (Lane.SCALING, Lane.SCALING, Lane.SCALING, Lane.ASKED, Lane.SCALING, Lane.SCALING, Lane.SCALING,
-                Lane.NEWS, Lane.SCALING, Lane.SCALING, Lane.SCALING, Lane.ROUTINE)
+TURNS: Final = (Lane.ASKED, Lane.NEWS, Lane.ROUTINE)
 
 
 class WorkQueue(Generic[K]):
@@ -44,9 +44,11 @@ class WorkQueue(Generic[K]):
         self._turn = 0
         self._dirty: dict[K, set[Lane]] = {}
         self._working: set[K] = set()
+        # Of these the ones that waited for their queues.
+        self._hurried: set[K] = set()
         self._timers: dict[K, tuple[asyncio.TimerHandle, Lane]] = {}
         self._failures: dict[K, int] = {}
-        self._wakeup = asyncio.Event()
+        self._wakeup, self._rise = asyncio.Event(), asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._dirty.keys() - self._working)
@@ -60,11 +62,19 @@ class WorkQueue(Generic[K]):
         return len(self._ready[lane])
 
     @property
+    def rising(self) -> int:
+        """How many keys wait, or are in work, because their queues ask for other replicas."""
+        return len(self._ready[Lane.SCALING]) + len(self._hurried)
+
+    @property
     def delayed(self) -> int:
         return len(self._timers)
 
     def add(self, key: K, lane: Lane = Lane.NEWS) -> None:
         """Work on ``key`` as soon as a worker is free; once more when it is in work now."""
+        if lane is Lane.SCALING and key in self._working:
+            # The pass answers that queue. Where it does not, the next reading says so again.
+            lane = Lane.NEWS
         lanes = self._dirty.setdefault(key, set())
         if lane not in lanes:
             lanes.add(lane)
@@ -99,23 +109,38 @@ class WorkQueue(Generic[K]):
         self._failures.pop(key, None)
 
     async def get(self) -> K:
-        """The next key; the caller works on it and then calls :meth:`done`. Its timer is dropped: the pass looks at
-        everything and sets a new one."""
-        while not any(self._ready):
+        """The next key that waits in another lane than that of queues that rise. The caller works on it and then calls
+        :meth:`done`. Its timer is dropped: the pass looks at everything and sets a new one."""
+        while not any(self._ready[lane] for lane in TURNS):
             self._wakeup.clear()
             await self._wakeup.wait()
         while not self._ready[TURNS[self._turn]]:
             self._turn = (self._turn + 1) % len(TURNS)
-        key = next(iter(self._ready[TURNS[self._turn]]))
+        lane = TURNS[self._turn]
         self._turn = (self._turn + 1) % len(TURNS)
-        for lane in self._dirty.pop(key):
-            del self._ready[lane][key]
+        return self._take(lane)
+
+    async def get_rising(self) -> K:
+        """As :meth:`get`, the next key whose queue asks for other replicas."""
+        while not self._ready[Lane.SCALING]:
+            self._rise.clear()
+            await self._rise.wait()
+        return self._take(Lane.SCALING)
+
+    def _take(self, lane: Lane) -> K:
+        key = next(iter(self._ready[lane]))
+        lanes = self._dirty.pop(key)
+        for one in lanes:
+            del self._ready[one][key]
         self._working.add(key)
+        if Lane.SCALING in lanes:
+            self._hurried.add(key)
         self._drop_timer(key)
         return key
 
     def done(self, key: K) -> None:
         self._working.discard(key)
+        self._hurried.discard(key)
         for lane in self._dirty.get(key, ()):
             self._push(key, lane)
 
@@ -130,7 +155,7 @@ class WorkQueue(Generic[K]):
 
     def _push(self, key: K, lane: Lane) -> None:
         self._ready[lane][key] = None
-        self._wakeup.set()
+        (self._rise if lane is Lane.SCALING else self._wakeup).set()
 
     def _ring(self, key: K) -> None:
         _, lane = self._timers.pop(key)

@@ -55,18 +55,20 @@ async def test_keys_come_in_the_order_they_were_added(queue: WorkQueue[str]) -> 
     assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
 
 
-async def test_three_of_four_turns_are_for_queues_that_rise(queue: WorkQueue[str]) -> None:
+async def test_lanes_take_turns_and_queues_that_rise_have_workers_of_their_own(queue: WorkQueue[str]) -> None:
     """Neither a thousand of them nor a thousand rollouts stop the other."""
-    for number in range(7):
-        queue.add(f"scaled-{number}", Lane.SCALING)
-    queue.add("asked", Lane.ASKED)
-    queue.add("news")
-    assert queue.waiting(Lane.SCALING) == 7
-    order = [await queue.get() for _ in range(9)]
-    scaled = iter(f"scaled-{number}" for number in range(7))
-    assert order == [*(next(scaled) for _ in range(3)), "asked", *(next(scaled) for _ in range(3)), "news",
-                     next(scaled)]
-    assert queue.waiting(Lane.SCALING) == 0
+    for number in range(2):
+        queue.add(f"rises-{number}", Lane.SCALING)
+        queue.add(f"asked-{number}", Lane.ASKED)
+        queue.add(f"news-{number}")
+        queue.add(f"resync-{number}", Lane.ROUTINE)
+    assert [await queue.get() for _ in range(6)] == ["asked-0", "news-0", "resync-0", "asked-1", "news-1", "resync-1"]
+    assert queue.rising == 2
+    assert [await queue.get_rising() for _ in range(2)] == ["rises-0", "rises-1"]
+    assert (queue.rising, len(queue)) == (2, 0), "they are in work"
+    queue.done("rises-0")
+    queue.done("rises-1")
+    assert queue.rising == 0
 
 
 async def test_a_key_keeps_its_place_in_each_of_its_lanes_and_leaves_all_at_once(queue: WorkQueue[str]) -> None:
@@ -76,7 +78,8 @@ async def test_a_key_keeps_its_place_in_each_of_its_lanes_and_leaves_all_at_once
     queue.add("a", Lane.ROUTINE)
     queue.add("c", Lane.SCALING)
     assert len(queue) == 3
-    assert [await queue.get() for _ in range(3)] == ["a", "c", "b"]
+    assert [await queue.get_rising() for _ in range(2)] == ["a", "c"]
+    assert await queue.get() == "b"
     assert len(queue) == 0
 
 
@@ -88,6 +91,25 @@ async def test_a_key_that_is_in_work_comes_back_into_its_lane(queue: WorkQueue[s
     queue.add("b")
     queue.done("a")
     assert [await queue.get() for _ in range(2)] == ["a", "b"]
+
+
+async def test_a_queue_that_rises_while_its_pass_runs_does_not_stand_before_those_of_others(
+    queue: WorkQueue[str]
+) -> None:
+    """The pass answers it."""
+    queue.add("a", Lane.SCALING)
+    await queue.get_rising()
+    queue.add("a", Lane.SCALING)
+    queue.done("a")
+    assert (queue.waiting(Lane.SCALING), len(queue)) == (0, 1)
+
+
+async def test_a_worker_of_queues_that_rise_wakes_up_on_the_next_of_these(queue: WorkQueue[str]) -> None:
+    waiting = asyncio.create_task(queue.get_rising())
+    await asyncio.sleep(0)
+    queue.add("news")
+    queue.add("a", Lane.SCALING)
+    assert await waiting == "a"
 
 
 async def test_a_waiting_worker_wakes_up_on_the_next_key(queue: WorkQueue[str]) -> None:
@@ -152,15 +174,16 @@ class QueueMachine(RuleBasedStateMachine):
         self.owed: set[int] = set()
         self.working: list[int] = []
 
-    @rule(key=st.integers(0, 4))
-    def add(self, key: int) -> None:
-        self.queue.add(key)
+    @rule(key=st.integers(0, 4), lane=st.sampled_from(Lane))
+    def add(self, key: int, lane: Lane) -> None:
+        self.queue.add(key, lane)
         self.owed.add(key)
 
     @rule()
     def take(self) -> None:
         if len(self.queue):
-            key = asyncio.run(asyncio.wait_for(self.queue.get(), 10))
+            rising = self.queue.waiting(Lane.SCALING) > 0
+            key = asyncio.run(asyncio.wait_for(self.queue.get_rising() if rising else self.queue.get(), 10))
             assert key not in self.working
             self.working.append(key)
             self.owed.discard(key)

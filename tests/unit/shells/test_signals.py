@@ -274,12 +274,27 @@ async def test_only_what_status_shows_differently_asks_for_a_pass(signals: Signa
     fleet.queued = {"127.0.0.1": 4}
     signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=4)))
     await _rounds(heard, 20)
-    assert heard.told == []
+    assert heard.told == [KEY], "once, that its queue is known"
     signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=0)))
     await _rounds(heard, 9)
-    assert heard.told == [KEY]
+    assert heard.told == [KEY] * 2
     await _rounds(heard, 20)
-    assert heard.told == [KEY] * 3
+    assert heard.told == [KEY] * 4
+
+
+async def test_another_reason_for_the_same_number_is_told_and_hurries_no_pass(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    """After each step the queue is as it should be: those passes would stand before the steps of others."""
+    fleet.queued = {"127.0.0.1": 8}
+    signals.watch(KEY, target("127.0.0.1"))
+    await until(lambda: heard.woken)
+    fleet.queued = {"127.0.0.1": 4, "127.0.0.2": 4}
+    signals.watch(KEY, target("127.0.0.1", "127.0.0.2", current=2))
+    heard.woken.clear()
+    heard.told.clear()
+    await until(lambda: heard.told)
+    assert heard.woken == []
 
 
 async def test_many_queues_that_move_share_what_passes_there_may_be(
