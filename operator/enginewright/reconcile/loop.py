@@ -22,8 +22,8 @@ BACKOFF: Final = {
     Family.USER: Backoff(first=5.0, most=300.0),
     Family.BUG: Backoff(first=2.0, most=300.0),
 }
-# Of queues that rise so many times as many passes run beside the others: each waits for two answers of the apiserver and
-# does little else.
+# Of queues that rise so many times as many passes run beside the others: each waits for two answers of the apiserver
+# and does little else.
 RISING: Final = 3
 log = structlog.get_logger(__name__)
 

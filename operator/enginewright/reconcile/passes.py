@@ -144,7 +144,7 @@ class Reconciler:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Keys whose last pass has not ended well, those of models on their way and of others, and when the apiserver was
+        # Keys whose last pass has not ended well, those of models on their way and at rest, and when the apiserver was
         # last looked at for each.
         self._distrusted: set[Key] = set()
         self._on_their_way: set[Key] = set()
