@@ -32,7 +32,7 @@ _ONE_RUN = 1e12
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Load:
-    """One configuration under ``concurrency`` requests in flight."""
+    """One configuration under ``concurrency`` requests in flight, for ``seconds`` each time."""
 
     serving: ServingChoice
     concurrency: int

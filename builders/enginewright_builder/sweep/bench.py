@@ -17,7 +17,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
 from enginewright_builder.measure.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.measure.layers import Folded, Layers, split
-from enginewright_builder.sweep.curve import CALL_TIMEOUT, Curve, service_curve
+from enginewright_builder.sweep.curve import CALL_TIMEOUT, CURVE_SECONDS, Curve, service_curve
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
@@ -136,7 +136,7 @@ class Bench:
         serving = best.serving
         await self.use(ServingChoice(max_batch_size=serving.max_batch_size, instance_count=serving.instance_count))
         return await service_curve(self.server, self.model_name, sample, serving, seconds=seconds,
-                                   shown=best.throughput)
+                                   each=CURVE_SECONDS, shown=best.throughput)
 
 
 @dataclass(frozen=True, kw_only=True)

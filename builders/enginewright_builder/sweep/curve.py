@@ -45,7 +45,7 @@ class Curve:
 
 
 async def service_curve(server: Server, model_name: str, sample: Tensors, serving: ServingChoice, *,
-                        seconds: float, each: float = CURVE_SECONDS, shown: float = 0.0) -> Curve:
+                        seconds: float, each: float, shown: float = 0.0) -> Curve:
     """Batches of 1, 2, 4, … up to the maximum for ``each`` seconds, one in flight for each instance. Steps of sequences
     are single requests: as many of these are in flight for each instance as a batch has samples.
 

@@ -92,7 +92,7 @@ async def measured(triton: Triton, monkeypatch: pytest.MonkeyPatch, *, most: int
     monkeypatch.setattr(curve, "closed_loop", triton.closed_loop)
     monkeypatch.setattr(curve, "Channels", Open)
     return await curve.service_curve(triton, "m", sample, ServingChoice(max_batch_size=most), seconds=seconds,  # type: ignore[arg-type]
-                                     shown=shown)
+                                     each=curve.CURVE_SECONDS, shown=shown)
 
 
 @pytest.mark.parametrize("latency", [0.004, 0.3, 1.0, 5.0])
