@@ -128,7 +128,8 @@ async def test_a_server_that_goes_away_ends_the_try_and_not_the_run(
     data, x = rows
     out = tmp_path / "out"
     async with TritonServer(repository, models=("multiply",), ready_seconds=60) as other:
-        words = command(other, data, out, "--chunk-rows", CHUNK, "--ready-seconds", 2)
+        # As long as this process may pause on a busy machine: the server must be found ready first.
+        words = command(other, data, out, "--chunk-rows", CHUNK, "--ready-seconds", 15)
         child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
         assert child.stdout
         await child.stdout.readline()

@@ -15,6 +15,7 @@ from enginewright.observe.prober import PAIRS, Prober
 from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window
 from enginewright_builder.triton.server import TritonServer
+from support.apiserver import eventually
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 
@@ -60,7 +61,7 @@ async def test_probes_come_back_as_the_servers_own_counts(server: TritonServer) 
     target = Target(replicas=replicas, current=2, revisions=revisions, question=question)
     window = Window(0.0)
     window.analyse("k")
-    async with Here() as probes, Counted(deadline=5) as triton:
+    async with Here() as probes, Counted(deadline=60) as triton:
         signals = Signals(triton, None, wake=lambda _: None, clock=time.monotonic,  # type: ignore[arg-type]
                           scraped=lambda *_: None)
         prober = Prober(probes, time.monotonic)
@@ -69,11 +70,13 @@ async def test_probes_come_back_as_the_servers_own_counts(server: TritonServer) 
         # Fewer where the machine is busy: a round has a budget of time.
         pairs = window.probes.pairs
         assert 1 <= pairs <= PAIRS
-        # Triton renews its metrics now and then, not with each request.
-        deadline = time.monotonic() + 30
-        while sum(one.traffic.get("new", Traffic()).requests for one in window.view().rounds) < 2 * pairs:
-            assert time.monotonic() < deadline
+
+        async def all_are_counted() -> bool:
+            """Triton renews its metrics now and then, not with each request."""
             await signals.round(None, target, window)  # type: ignore[arg-type]
+            return sum(one.traffic.get("new", Traffic()).requests for one in window.view().rounds) >= 2 * pairs
+
+        await eventually(all_are_counted)
     assert window.probes.similarities == (1.0,) * pairs
     # One server plays both replicas, so each sees the probes of both.
     counted = [one.traffic["new"] for one in window.view().rounds if "new" in one.traffic]

@@ -114,7 +114,7 @@ def _request(folder: Path, **how: Any) -> BuildRequest:
     for seed, (name, count) in enumerate((("evaluation", 200), ("calibration", 40))):
         np.savez(folder / name, x=stateful.sequences(count, STEPS, seed))
     kept = SequenceBatching(state=STATE, max_sequence_idle_us=IDLE_US)
-    engine = EngineRequest(build_budget_seconds=60, fallback="source", precision=how.get("precision", "auto"),
+    engine = EngineRequest(build_budget_seconds=900, fallback="source", precision=how.get("precision", "auto"),
                            calibration=DataRequest(uri=str(folder / "calibration.npz")))
     return BuildRequest(
         model_name=MODEL, source=SourceRequest(uri=str(folder / "model.onnx")), store_path=str(folder / "store"),
@@ -386,7 +386,7 @@ def test_the_report_and_the_configuration_say_that_there_is_state(built: Built) 
 def test_an_engine_that_forgets_its_state_is_refused(tmp_path: Path) -> None:
     resolved = resolve(_request(tmp_path), tmp_path / "scratch")
     with pytest.raises(UserError) as refused:
-        build(resolved, tmp_path / "scratch", Steps(_tracker()), Budget(60), engines=[_Forgetful()])
+        build(resolved, tmp_path / "scratch", Steps(_tracker()), Budget(900), engines=[_Forgetful()])
     assert refused.value.reason == "AccuracyNotReached"
 
 
