@@ -23,15 +23,19 @@ ATTEMPTS = 3
 # Of the HorizontalPodAutoscaler, which looks every 15 s otherwise. No few looks make a whole number of seconds, as its
 # windows are: whether a look lies in one must not hang on milliseconds.
 IMPATIENT = ("--horizontal-pod-autoscaler-sync-period=1300ms",)
+# Of etcd: to wait for the disk at each write takes a third of its processor time, and a third of a write's time. What
+# was written without that outlives its process, though not the machine.
+PASSING = ("--unsafe-no-fsync",)
 STOP_ORDER = ("kube-controller-manager", "kube-apiserver", "etcd")
 
 
-def up(directory: Path, *, controllers: bool = False, flags: Sequence[str] = ()) -> Path:
+def up(directory: Path, *, controllers: bool = False, flags: Sequence[str] = (), lasting: bool = True) -> Path:
     """Start a control plane in `directory` and return its kubeconfig's path.
 
     Args:
         controllers: run the controller manager, too: Deployments get ReplicaSets, owners' children are collected.
         flags: more arguments of the controller manager.
+        lasting: what is written outlives the machine. It need not where the data is thrown away and nothing is timed.
 
     Raises:
         ClusterError: a program is missing or did not become ready.
@@ -40,7 +44,7 @@ def up(directory: Path, *, controllers: bool = False, flags: Sequence[str] = ())
     paths.create()
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return _start(paths, controllers, flags)
+            return _start(paths, controllers, flags, () if lasting else PASSING)
         except ProcessEndedError:
             # Another program may have taken the port between our choice and the server's start.
             _stop(paths)
@@ -62,17 +66,18 @@ def down(directory: Path) -> None:
 
 
 @contextmanager
-def running(directory: Path, *, controllers: bool = False, flags: Sequence[str] = ()) -> Iterator[Path]:
+def running(directory: Path, *, controllers: bool = False, flags: Sequence[str] = (), lasting: bool = True
+            ) -> Iterator[Path]:
     """A control plane for the length of a `with` block; gives its kubeconfig's path."""
     try:
-        yield up(directory, controllers=controllers, flags=flags)
+        yield up(directory, controllers=controllers, flags=flags, lasting=lasting)
     finally:
         down(directory)
 
 
-def _start(paths: ClusterPaths, controllers: bool, flags: Sequence[str]) -> Path:
+def _start(paths: ClusterPaths, controllers: bool, flags: Sequence[str], of_etcd: tuple[str, ...]) -> Path:
     endpoint = _endpoint(paths)
-    etcd = controlplane.etcd(paths, system_program("etcd"), port=endpoint.etcd_port)
+    etcd = controlplane.etcd(paths, system_program("etcd"), port=endpoint.etcd_port, more=of_etcd)
     server = controlplane.apiserver(paths, binaries.node_program("kube-apiserver"), endpoint, with_node=False)
     certificates = [
         controlplane.ETCD,

@@ -40,7 +40,7 @@ def server_certificate(endpoint: ApiEndpoint, *more: str) -> Certificate:
     return Certificate("apiserver", "kube-apiserver", alternatives=tuple(dict.fromkeys(names)))
 
 
-def etcd(paths: ClusterPaths, program: Path, *, port: int) -> Component:
+def etcd(paths: ClusterPaths, program: Path, *, port: int, more: tuple[str, ...] = ()) -> Component:
     """etcd on loopback, for clients with a certificate of its own authority only."""
     pki = paths.pki
     url = f"https://127.0.0.1:{port}"
@@ -54,7 +54,7 @@ def etcd(paths: ClusterPaths, program: Path, *, port: int) -> Component:
         f"--trusted-ca-file={pki}/etcd-ca.crt", "--client-cert-auth=true",
         f"--peer-cert-file={pki}/etcd.crt", f"--peer-key-file={pki}/etcd.key",
         f"--peer-trusted-ca-file={pki}/etcd-ca.crt", "--peer-client-cert-auth=true",
-        "--quota-backend-bytes=4294967296", "--auto-compaction-retention=1",
+        "--quota-backend-bytes=4294967296", "--auto-compaction-retention=1", *more,
     )
     return Component("etcd", argv, http_ok(port, "/health", client=Client(pki, ETCD_CLIENT.name, ETCD.authority)))
 

@@ -32,7 +32,7 @@ CHART_GOLDEN = TESTS / "integration" / "chart" / "golden" / "default.yaml"
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of a control plane with the CRD in it."""
-    with running(tmp_path_factory.mktemp("control-plane"), controllers=True) as kubeconfig:
+    with running(tmp_path_factory.mktemp("control-plane"), controllers=True, lasting=False) as kubeconfig:
         asyncio.run(install_crd(kubeconfig))
         yield kubeconfig
 
@@ -40,7 +40,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def another_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The kubeconfig of one without controllers, in which tests make and change the CRD by themselves."""
-    with running(tmp_path_factory.mktemp("another-control-plane")) as kubeconfig:
+    with running(tmp_path_factory.mktemp("another-control-plane"), lasting=False) as kubeconfig:
         yield kubeconfig
 
 
