@@ -20,7 +20,10 @@ pytestmark = pytest.mark.torch
 
 
 @pytest.mark.triton
-def test_a_pytorch_baseline_answers_by_message_and_by_shared_memory(tmp_path: Path) -> None:
+def test_a_pytorch_baseline_answers_by_message_and_by_shared_memory(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "WARMUP_SECONDS", 0.1)
+    monkeypatch.setattr(ways, "SECONDS", 0.3)
     module, x = torch.nn.Linear(16, 8).eval(), np.random.default_rng(0).standard_normal((4, 16), np.float32)
     torch.export.save(torch.export.export(module, (torch.from_numpy(x),)), tmp_path / "program.pt2")
     artifact = Artifact(rung=Rung(backend="torch", precision="fp32"), files={}, triton_backend="python",
