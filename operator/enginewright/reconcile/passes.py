@@ -144,11 +144,10 @@ class Reconciler:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Keys whose last pass has not ended well, those of models on their way and at rest, and when the apiserver was
-        # last looked at for each.
+        # Keys whose last pass has not ended well, those of models on their way, and when the apiserver was last looked
+        # at for each.
         self._distrusted: set[Key] = set()
         self._on_their_way: set[Key] = set()
-        self._at_rest: set[Key] = set()
         self._fresh_at: dict[Key, float] = {}
         self._owed: dict[Key, Owed] = {}
         self._untold: dict[Key, Untold] = {}
@@ -205,8 +204,6 @@ class Reconciler:
             return view
         if not view.status.get("conditions"):  # nothing has been done for it yet that could be missed
             self._fresh_at.setdefault(key, time.monotonic())
-        elif key in self._at_rest:  # memory was trusted until now
-            self._fresh_at[key] = time.monotonic()
         trust = max(TRUST, len(self._on_their_way) / DOUBTED)
         return view if time.monotonic() - self._fresh_at.get(key, -math.inf) <= trust else None
 
@@ -430,14 +427,12 @@ class Reconciler:
         fingerprint = fingerprint_label(str(plan.status.get("fingerprint") or ""))
         job = observed.elsewhere.name if observed.elsewhere else ""
         self._parts.known.remember(key, Needs(needed_claims(view), fingerprint, job))
-        for keys, there in ((self._on_their_way, on_its_way(view)), (self._at_rest, not on_its_way(view))):
-            (keys.add if there else keys.discard)(key)
+        (self._on_their_way.add if on_its_way(view) else self._on_their_way.discard)(key)
 
     async def _forget(self, key: Key, log: FilteringBoundLogger) -> None:
         """Children go by their owner references; what is left is ours in memory."""
         self._distrusted.discard(key)
         self._on_their_way.discard(key)
-        self._at_rest.discard(key)
         self._fresh_at.pop(key, None)
         self._owed.pop(key, None)
         self._untold.pop(key, None)

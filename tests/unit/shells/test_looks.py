@@ -213,17 +213,6 @@ def test_while_a_model_is_on_its_way_memory_is_trusted_for_a_while_after_a_fresh
     assert here.passes() == ["remembered object", "object", "children"]
 
 
-def test_memory_of_a_model_that_leaves_rest_is_trusted_as_after_a_fresh_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of many that are scaled at once none lists its children while their replicas start."""
-    here = bench(plan())
-    here.passes()
-    here.remembered, here.there = view("1", ready=False), view("2", ready=False)
-    assert here.passes() == ["remembered object", "remembered children"]
-    monkeypatch.setattr("enginewright.reconcile.passes.TRUST", 0.0)
-    monkeypatch.setattr("enginewright.reconcile.passes.DOUBTED", math.inf)
-    assert here.passes() == ["remembered object", "object", "children"]
-
-
 def test_nothing_can_have_been_missed_of_a_new_object() -> None:
     here = bench(plan())
     here.remembered = replace(view("1"), status={"observedGeneration": 0, "rollout": ROLLOUT})
