@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 comma := ,
 .PHONY: demo demo-llm demo-clean
-demo: venv deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 2.5 min warm)
+demo: venv deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 2 min warm)
 	PYTHONPATH=hack $(VENV)/bin/python -m demo $(ARGS)
 
 demo-llm: venv deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled
