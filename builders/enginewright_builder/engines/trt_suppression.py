@@ -13,6 +13,7 @@ score that counts, what is behind them is not answered, and the gate sees it.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,9 @@ _OPERATOR = "NonMaxSuppression"
 def without_suppression(source: Path) -> Path:
     """Where the graph lies without the operator: beside ``source``, whose files of weights it shares. ``source`` itself
     where nothing was to be done, or the operator stands in another graph than ours: TensorRT says what it lacks."""
-    model = onnx.load(str(source), load_external_data=False)
-    if not any(node.op_type == _OPERATOR for node in model.graph.node):
+    if not _mentions_operator(source):
         return source
-    model = onnx.shape_inference.infer_shapes(model)
+    model = onnx.shape_inference.infer_shapes(onnx.load(str(source), load_external_data=False))
     found = [one for node in model.graph.node if node.op_type == _OPERATOR and (one := _matched(model.graph, node))]
     for one in found:
         _replace(model.graph, one)
@@ -43,6 +43,12 @@ def without_suppression(source: Path) -> Path:
     target = source.with_name(f"{source.stem}-without-suppression.onnx")
     onnx.save(model, str(target))
     return target
+
+
+def _mentions_operator(graph: Path) -> bool:
+    """Without reading its weights as a graph: each engine of a build asks, and few graphs have the operator."""
+    with graph.open("rb") as reader, mmap.mmap(reader.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(_OPERATOR.encode()) >= 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,16 +71,16 @@ def _matched(graph: onnx.GraphProto, node: onnx.NodeProto) -> _Match | None:
     takers = [one for one in graph.node if node.output[0] in one.input]
     gather = next((one for one in takers if one.op_type == "GatherND"), None)
     scatter = next((one for one in takers if one.op_type == "ScatterND"), None)
-    numbers = [_number(graph, name) for name in node.input[3:5]]
+    overlap, least = (_number(graph, name) for name in [*node.input, "", "", ""][3:5])  # they may be left out
     types = {one.name: one.type.tensor_type for one in (*graph.value_info, *graph.input, *graph.output)}
-    if len(takers) != 2 or not gather or not scatter or None in numbers or node.input[1] not in types:
+    if len(takers) != 2 or not gather or not scatter or node.input[1] not in types:
         return None
     sizes = [dim.dim_value for dim in types[node.input[1]].shape.dim]
-    if len(sizes) != 3 or not all(sizes[1:]):
+    if overlap is None or least is None or len(sizes) != 3 or not all(sizes[1:]):
         return None
     kept = scatter.output[0]
     return _Match(nodes=(node, gather, scatter), boxes=node.input[0], scores=node.input[1], kept=kept,
-                  overlap=numbers[0] or 0.0, least=numbers[1] or 0.0, classes=sizes[1], count=sizes[2],
+                  overlap=overlap, least=least, classes=sizes[1], count=sizes[2],
                   dtype=types[kept].elem_type if kept in types else TensorProto.FLOAT)
 
 

@@ -125,20 +125,19 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
                                "server image with a newer Triton, or with NumPy below 2") from None
 
 
-async def _infer_sequence(channels: Channels, steps: Sequence[bytes], limit: float) -> Tensors:
+async def _infer_sequence(channels: Channels, steps: Sequence[bytes], limit: float,
+                          attempts: int = SEQUENCE_ATTEMPTS) -> Tensors:
     """A sequence that was idle for too long, as a busy machine let this process wait between two steps, is begun
     again."""
-    for attempt in range(SEQUENCE_ATTEMPTS):
-        sequence, end = new_sequence(), len(steps) - 1
-        try:
-            answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end),
-                                                  limit)) for number, step in enumerate(steps)]
-        except grpc.aio.AioRpcError as error:
-            if not _forgotten(error) or attempt == SEQUENCE_ATTEMPTS - 1:
-                raise
-        else:
-            return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
-    raise AssertionError("the last attempt returns or raises")
+    sequence, end = new_sequence(), len(steps) - 1
+    try:
+        answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end), limit))
+                   for number, step in enumerate(steps)]
+    except grpc.aio.AioRpcError as error:
+        if attempts == 1 or not _forgotten(error):
+            raise
+        return await _infer_sequence(channels, steps, limit, attempts - 1)
+    return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def _forgotten(error: grpc.aio.AioRpcError) -> bool:

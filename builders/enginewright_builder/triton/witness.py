@@ -1,11 +1,11 @@
 """What the container of a tritonserver says of itself to who proves an engine on it from another container.
 
-The shell that starts the server leaves files in a folder: ``started`` and ``ready``, seconds since 1970 at which the
-process began and its port opened, and each time that it is asked ``memory``: behind a line ``asked N`` the
-``smaps_rollup``, ``status`` and ``stat`` of all its processes. It is asked by the next number in a file that it may
-read alone, so that nothing is looked up while a window is measured. What it says is the word of an image that the user
-chose: figures are made of it, and of these the memory that replicas of this image ask for; nothing of what ships is
-decided by them.
+The shell that starts the server leaves files in a folder. ``started`` and ``ready`` are the seconds since 1970 at which
+the process began and its port opened. The prover asks for ``memory``: it writes the next number N into a file that the
+server's container only reads, and the shell answers with a line ``asked N`` and with ``smaps_rollup``, ``status`` and
+``stat`` of all its processes. So nothing is looked up while a window is measured. All of this is the word of an image
+that the user chose: figures are made of it, and of these the memory that replicas of this image ask for; nothing of
+what ships is decided by them.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
@@ -51,13 +51,17 @@ def crowd(batch: int, seed: int) -> Tensors:
             "in_scores": rng.uniform(0, 1, (batch, BOXES, CLASSES)).astype(np.float32)}
 
 
-@pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("crowd")
+def suppressing(folder: Path) -> Path:
+    """The graph that keeps boxes of a crowd by ONNX's operator."""
     step = PostprocessStep(output="scores", function="objectDetection", k=50, detection=DETECTION)
     source = raw(folder / "raw.onnx", {"boxes": (BOXES, 4), "scores": (BOXES, CLASSES)})
-    made = exported(folder, Interface(postprocess=(step,)), source, crowd(2, 0))
-    return made.path, without_suppression(made.path)
+    return exported(folder, Interface(postprocess=(step,)), source, crowd(2, 0)).path
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    path = suppressing(tmp_path_factory.mktemp("crowd"))
+    return path, without_suppression(path)
 
 
 def test_the_operator_is_gone(both: tuple[Path, Path]) -> None:
@@ -66,7 +70,6 @@ def test_the_operator_is_gone(both: tuple[Path, Path]) -> None:
     onnx.checker.check_model(str(both[1]), full_check=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=st.integers(1, 4), seed=st.integers(0, 10_000))
 def test_it_keeps_the_same_boxes(both: tuple[Path, Path], batch: int, seed: int) -> None:
     sent = crowd(batch, seed)
@@ -76,11 +79,8 @@ def test_it_keeps_the_same_boxes(both: tuple[Path, Path], batch: int, seed: int)
 
 def test_places_behind_the_best_are_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trt_suppression, "CANDIDATES", 30)
-    step = PostprocessStep(output="scores", function="objectDetection", k=50, detection=DETECTION)
-    source = raw(tmp_path / "raw.onnx", {"boxes": (BOXES, 4), "scores": (BOXES, CLASSES)})
-    made = exported(tmp_path, Interface(postprocess=(step,)), source, crowd(2, 0))
-    sent = crowd(2, 5)
-    (every, *_), (some, *_) = (run(path, sent) for path in (made.path, without_suppression(made.path)))
+    whole, sent = suppressing(tmp_path), crowd(2, 5)
+    (every, *_), (some, *_) = (run(path, sent) for path in (whole, without_suppression(whole)))
     kept = (some > 0).sum(axis=1)
     assert ((kept > 0) & (kept < (every > 0).sum(axis=1))).all()
     for row, count in enumerate(kept):
@@ -106,16 +106,16 @@ def test_graphs_of_lower_precision_lose_it_too(precision: str, tmp_path: Path) -
         np.testing.assert_allclose(got, expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("change", ["answered", "computed"])
+@pytest.mark.parametrize("change", ["answered", "computed", "left out"])
 def test_another_graphs_operator_stays(change: str, tmp_path: Path) -> None:
-    """Its rows are an answer, or its threshold comes with the request."""
+    """Its rows are an answer, and its threshold comes with the request, or there is none."""
     rows = helper.make_tensor_value_info("rows", TensorProto.INT64, None)
     sent = [helper.make_tensor_value_info("boxes", TensorProto.FLOAT, ["batch", BOXES, 4]),
             helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", CLASSES, BOXES]),
             helper.make_tensor_value_info("overlap", TensorProto.FLOAT, [1])]
     numbers = {"k": np.array([5]), "least": np.array([0.2], np.float32), "fixed": np.array([0.5], np.float32)}
-    overlap = "overlap" if change == "computed" else "fixed"
-    nodes = [helper.make_node("NonMaxSuppression", ["boxes", "scores", "k", overlap, "least"], ["rows"])]
+    inputs = {"answered": ["k", "fixed", "least"], "computed": ["k", "overlap", "least"], "left out": []}
+    nodes = [helper.make_node("NonMaxSuppression", ["boxes", "scores", *inputs[change]], ["rows"])]
     graph = helper.make_graph(nodes, "other", sent, [rows],
                               [onnx.numpy_helper.from_array(value, name) for name, value in numbers.items()])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
