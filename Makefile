@@ -10,11 +10,11 @@ unexport PYTHONDONTWRITEBYTECODE
 
 comma := ,
 .PHONY: demo demo-llm demo-clean
-demo: venv deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 2 min warm)
-	PYTHONPATH=hack $(VENV)/bin/python -m demo $(ARGS)
+demo: deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 2 min warm)
+	hack/demo/begin.sh demo $(ARGS)
 
-demo-llm: venv deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled
-	PYTHONPATH=hack:builders $(VENV)/bin/python -m demo.llm
+demo-llm: deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled
+	hack/demo/begin.sh demo.llm
 
 demo-clean: venv ## Remove everything that the demos made
 	PYTHONPATH=hack $(VENV)/bin/python -m demo --clean

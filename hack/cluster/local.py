@@ -232,12 +232,18 @@ def _locked() -> Iterator[None]:
     """One `up` or `down` at a time on this machine."""
     path = Path("/run/lock/enginewright-cluster")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say("  waiting for another cluster command to end")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+    with contextlib.ExitStack() as held:
+        while True:
+            stream = held.enter_context(path.open("w"))
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                say("  waiting for another cluster command to end")
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            # Who held it has removed it, and another may hold its successor.
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == os.fstat(stream.fileno()).st_ino:
+                    break
         try:
             yield
         finally:
