@@ -47,8 +47,9 @@ class Published:
         return {"accuracy": one.accuracy, "accuracy_low": one.accuracy_low, "passes": True}
 
     def trials(self) -> list[dict[str, Any]]:
-        """What the time budget went into, in the order of the trials."""
-        return [{"name": one.name, "verdict": one.verdict, "build_s": one.build_seconds, "gate_s": one.gate_seconds}
+        """What the time budget went into, in the order of the trials, and why some of it was lost."""
+        return [{"name": one.name, "verdict": one.verdict, "build_s": one.build_seconds, "gate_s": one.gate_seconds,
+                 **({"reason": one.reason} if one.verdict == "Failed" else {})}
                 for one in self.report.candidates if one.build_seconds is not None]
 
     def untried(self) -> list[str]:
