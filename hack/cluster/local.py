@@ -24,6 +24,7 @@ from cluster.steps import ClusterError, say, step
 
 NODE_READY_TIMEOUT_S = 60.0
 RUNTIME_TIMEOUT_S = 30.0
+LOCK = Path("/run/lock/enginewright-cluster")
 
 
 class Local:
@@ -230,7 +231,7 @@ def _require_root() -> None:
 @contextmanager
 def _locked() -> Iterator[None]:
     """One `up` or `down` at a time on this machine."""
-    path = Path("/run/lock/enginewright-cluster")
+    path = LOCK
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
         while True:

@@ -1,13 +1,15 @@
-"""Pods of an earlier cluster are removed once containerd can say which there are."""
+"""Pods of an earlier cluster are removed once containerd can say which there are; commands wait for each other."""
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from cluster import binaries
+from cluster import binaries, local
 from cluster.local import Local
 from cluster.paths import ClusterPaths
 from cluster.steps import ClusterError
@@ -37,3 +39,21 @@ def test_any_other_failure_is_told_at_once(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(ClusterError, match="no such sandbox"):
         cluster._remove_pods()
     assert (tmp_path / "asked").read_text() == "x\n"
+
+
+def test_one_command_at_a_time_however_many_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lock's file goes with each command, under those that wait for it."""
+    monkeypatch.setattr(local, "LOCK", tmp_path / "lock")
+    inside, alone = threading.Lock(), []
+
+    def command(_: int) -> None:
+        with local._locked():
+            alone.append(inside.acquire(blocking=False))
+            assert (tmp_path / "lock").exists()
+            if alone[-1]:
+                inside.release()
+
+    with ThreadPoolExecutor(8) as commands:
+        list(commands.map(command, range(200)))
+    assert alone == [True] * 200
+    assert not (tmp_path / "lock").exists()
