@@ -8,8 +8,8 @@ advice is made, what logs said, which are read beside passes, and the parses of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from enginewright.clients.errors import NotFoundError
@@ -86,6 +86,24 @@ from enginewright.observe.views import (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What a look found. ``labelled`` are all that bear the object's label, by kind, also those that it has to adopt;
+    ``jobs``, ``deployments``, ``services`` and ``budgets`` those of them that this very object owns."""
+
+    labelled: Mapping[Resource, Sequence[Object]]
+    jobs: Sequence[Object]
+    deployments: Sequence[Object]
+    services: Sequence[Object]
+    budgets: Sequence[Object]
+    pods: Sequence[Object]
+    slices: Sequence[Object]
+    templates: Sequence[Object]
+    claims: Mapping[str, Object]
+    kept: Mapping[str, KeptRevision]
+    leases: Sequence[Object]
+
+
 class World:
     """``wall`` gives the time in UTC, ``monotonic`` the clock of the signal windows, in seconds. Without ``nodes``
     nodes are not known, without ``quality`` no live answers."""
@@ -140,8 +158,16 @@ class World:
         if is_fleet(view.spec):
             self.forget(Key(view.namespace, view.name))
             return await self._fleet(reads, view, spec)
+        found = await self._found(reads, view, spec)
+        orphans = await self._orphans(reads, view, found)
+        gateway, routes, versions = await _gateway(reads, view, spec, found.services)
+        seen = self._seen(view, found, routes)
+        seen = replace(seen, signals=signals, gateway=gateway, orphans=orphans, versions={**seen.versions, **versions})
+        return await self._with_what_it_needs(reads, view, spec, seen, found.leases, trail)
+
+    async def _found(self, reads: Reads, view: ObjectView, spec: Spec | None) -> _Found:
         mine = f"{labels.MODEL}={view.name}"
-        all_jobs, pods, all_deployments, labelled, slices, all_budgets, templates, claims, kept, held = await together(
+        jobs, pods, deployments, services, slices, budgets, templates, claims, kept, leases = await together(
             reads.list_all(JOB, view.namespace, labels=mine),
             reads.list_all(POD, view.namespace, labels=mine),
             reads.list_all(DEPLOYMENT, view.namespace, labels=mine),
@@ -153,64 +179,65 @@ class World:
             self._kept(reads, view),
             own_leases(reads, view),
         )
-        jobs, deployments, services, budgets = (
-            _of(view, found) for found in (all_jobs, all_deployments, labelled, all_budgets))
-        orphans = await self._orphans(reads, view, {
-            JOB: all_jobs, DEPLOYMENT: all_deployments, SERVICE: labelled, DISRUPTION_BUDGET: all_budgets,
-            LEASE: held})
-        gateway, routes, versions = await _gateway(reads, view, spec, services)
+        return _Found(
+            labelled={JOB: jobs, DEPLOYMENT: deployments, SERVICE: services, DISRUPTION_BUDGET: budgets},
+            jobs=_of(view, jobs), deployments=_of(view, deployments), services=_of(view, services),
+            budgets=_of(view, budgets), pods=pods, slices=slices, templates=templates, claims=claims, kept=kept,
+            leases=leases)
+
+    def _seen(self, view: ObjectView, found: _Found, routes: Mapping[Resource, list[Object]]) -> Observed:
+        """What the children found tell by themselves."""
         serving, activators = (
-            [pod_view(pod) for pod in pods if _component(pod) == component]
+            tuple(pod_view(pod) for pod in found.pods if _component(pod) == component)
             for component in (labels.COMPONENT_SERVER, labels.COMPONENT_ACTIVATOR)
         )
-        holding = [raw for raw in deployments if _component(raw) == labels.COMPONENT_ACTIVATOR]
-        seen = Observed(
+        holding = [raw for raw in found.deployments if _component(raw) == labels.COMPONENT_ACTIVATOR]
+        to_adopt = [raw for raw in found.labelled[DEPLOYMENT] if not controlled_by(raw, view.uid)]
+        applied: Mapping[Resource, Iterable[Raw]] = {
+            SERVICE: found.services, DISRUPTION_BUDGET: found.budgets, CLAIM_TEMPLATE: found.templates,
+            DEPLOYMENT: [raw for raw in holding if not is_deleting(raw)], **routes}
+        return Observed(
             now=self._wall(),
             monotonic=self._monotonic(),
-            jobs=self._jobs(view, jobs, pods),
-            deployments=tuple(deployment_view(raw) for raw in deployments if raw not in holding),
-            pods=tuple(serving),
-            activators=tuple(activators),
-            service=next((service_view(raw) for raw in services if name_of(raw) == view.name), None),
+            jobs=self._jobs(view, found.jobs, found.pods),
+            deployments=tuple(deployment_view(raw) for raw in found.deployments if raw not in holding),
+            pods=serving,
+            activators=activators,
+            service=next((service_view(raw) for raw in found.services if name_of(raw) == view.name), None),
             endpoints=endpoint_views(
-                slices, {pod.name: pod.revision for pod in serving}, {pod.name for pod in activators}
+                found.slices, {pod.name: pod.revision for pod in serving}, {pod.name for pod in activators}
             ),
-            claims={name: claim_view(raw) for name, raw in claims.items()},
-            kept=kept,
-            signals=signals,
-            applied={
-                **_applied(SERVICE, services), **_applied(DISRUPTION_BUDGET, budgets),
-                **_applied(CLAIM_TEMPLATE, templates),
-                **_applied(DEPLOYMENT, (raw for raw in holding if not is_deleting(raw))),
-                **{key: value for resource, raws in routes.items() for key, value in _applied(resource, raws).items()},
-            },
-            # Also of those that the object has to adopt.
-            versions={**_versions(SERVICE, labelled), **versions, **_versions(
-                DEPLOYMENT, (*holding, *(raw for raw in all_deployments if not controlled_by(raw, view.uid))))},
-            specs=_specs({SERVICE: services, DISRUPTION_BUDGET: budgets, **routes}),
-            gateway=gateway,
-            orphans=orphans,
+            claims={name: claim_view(raw) for name, raw in found.claims.items()},
+            kept=found.kept,
+            applied={key: value for kind, raws in applied.items() for key, value in _applied(kind, raws).items()},
+            versions={**_versions(SERVICE, found.labelled[SERVICE]), **_versions(DEPLOYMENT, (*holding, *to_adopt))},
+            specs=_specs({SERVICE: found.services, DISRUPTION_BUDGET: found.budgets, **routes}),
         )
+
+    async def _with_what_it_needs(self, reads: Reads, view: ObjectView, spec: Spec | None, seen: Observed,
+                                  own: Iterable[Object], trail: Trail | None) -> Observed:
+        """With what only some objects need, by what was seen of them: another's answer, engine records and Leases, live
+        answers, nodes."""
         if (question := needed_answer(view, seen, self._config)) is not None:
             # Not on the trail: an answer that was given once stays one.
             unfollowed = self._reads(Trail()) if trail is not None else reads
             seen = replace(seen, elsewhere=await self._elsewhere(unfollowed, view, question))
         if spec is not None:
             needed = needed_engines(view, seen, self._config)
-            leases = await leases_of(reads, view, spec.store.uri, held, needed.building, seen.now)
+            leases = await leases_of(reads, view, spec.store.uri, own, needed.building, seen.now)
             records = await self._records.records(view.namespace, spec.store.uri, needed.records, trail)
             seen = replace(seen, leases=leases, records=records)
         if self._quality is not None and spec is not None and spec.quality is not None:
-            seen = replace(seen, quality=await self._quality.reports(view, serving))
+            seen = replace(seen, quality=await self._quality.reports(view, seen.pods))
         if self._nodes is None or not wanted(spec, view, seen):
             return seen
         return replace(seen, nodes=await self._nodes.views())
 
-    async def _orphans(self, reads: Reads, view: ObjectView,
-                       found: Mapping[Resource, Iterable[Raw]]) -> tuple[Orphan, ...]:
+    async def _orphans(self, reads: Reads, view: ObjectView, found: _Found) -> tuple[Orphan, ...]:
         """ConfigMaps are looked through only where something else was left, as who leaves children leaves them all, or
         where memory has one without an owner."""
-        orphans = [one for resource, raws in found.items() for one in _left_of(view, resource, raws)]
+        kinds: Mapping[Resource, Iterable[Raw]] = {**found.labelled, LEASE: found.leases}
+        orphans = [one for resource, raws in kinds.items() for one in _left_of(view, resource, raws)]
         if orphans or (self._memory is not None and self._memory.left(view.namespace, view.name)):
             maps = await reads.list_all(CONFIG_MAP, view.namespace, labels=f"{labels.MODEL}={view.name}")
             orphans += _left_of(view, CONFIG_MAP, maps)
