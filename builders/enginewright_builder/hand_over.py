@@ -41,6 +41,7 @@ from enginewright_builder.tensors import Array, Steps, Tensors, whole_call
 from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import place
 from enginewright_builder.triton.smoke_record import SmokeSamples
+from enginewright_builder.wire import to_wire
 
 DOCUMENT, ENGINES, ARRAYS, STAGING = "hand-over.json", "engines", "arrays", "staging"
 
@@ -242,8 +243,12 @@ class Handed:
     @property
     def smoke(self) -> SmokeSamples | None:
         kept, whole = self.told.smoke, self._stepped or not self._batched
-        return SmokeSamples(inputs=self.tensors(kept.inputs), reference=self.tensors(kept.reference),
-                            batches=kept.batches, whole=whole, stepped=self._stepped) if kept else None
+        if kept is None:
+            return None
+        inputs, reference = (to_wire(self.tensors(one), batched=self._batched, ahead=2 * self._stepped)
+                             for one in (kept.inputs, kept.reference))
+        return SmokeSamples(inputs=inputs, reference=reference, batches=kept.batches, whole=whole,
+                            stepped=self._stepped)
 
     def _cases(self, kept: tuple[KeptCase, ...]) -> list[Case]:
         return [Case(inputs=self._sent(self.tensors(one.inputs)), expected=self._sent(self.tensors(one.expected)))
@@ -259,8 +264,8 @@ class Handed:
 
     def _sent(self, sample: Tensors) -> Tensors:
         if self._stepped:
-            return Steps(whole_call(sample))
-        return sample if self._batched else whole_call(sample)
+            return Steps(to_wire(whole_call(sample), batched=self._batched, ahead=1))
+        return to_wire(sample if self._batched else whole_call(sample), batched=self._batched)
 
     def tensors(self, kept: KeptTensors) -> Tensors:
         arrays = {name: np.load(self.folder / ARRAYS / file, allow_pickle=False) for name, file in kept.items()}

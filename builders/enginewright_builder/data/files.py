@@ -367,9 +367,9 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
         array = array[None]
     elif shape[:1] == (STEPS,) and shape[1:2] == (1,) and array.ndim == len(shape) - 1:
         array = array[:, None]
-    elif whole and array.ndim == 1 and not shape and len(array) == 1:
+    elif array.shape == (1,) and not shape:  # as clients send one number
         array = array[0]
-    elif wanted == np.object_ and not array.ndim and shape == (1,):
+    elif not array.ndim and shape == (1,):
         array = np.asarray(array)[None]
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")

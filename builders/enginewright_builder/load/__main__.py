@@ -32,7 +32,8 @@ from enginewright_builder.load import (
 from enginewright_builder.load.requests import split, unpadded
 from enginewright_builder.load.result import TAIL
 from enginewright_builder.load.stopping import Stop
-from enginewright_builder.tensors import Steps, count, whole_call
+from enginewright_builder.tensors import Array, Steps, count, whole_call
+from enginewright_builder.wire import to_wire
 
 EXIT_USAGE = 2
 
@@ -81,18 +82,34 @@ async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[R
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as archive:
             data = {name: archive[name] for name in archive.files}
+        data = await _as_sent(options, data)
         if options.sequences:
             return [encode(options.model, Steps(whole_call(data, index))) for index in range(count(data))]
         parts = split(data, options.batch)
         return [encode(options.model, unpadded(part, options.mask) if options.mask else part) for part in parts]
+    described, batched = await _described(options)
+    if options.jsonl:
+        return [from_json(options.model, described, json.loads(line), batched) for line in lines]
+    shapes = dict(_shape(text) for text in options.shape)
+    return [encode(options.model, _made_up(described, shapes, options.batch, batched))]
+
+
+async def _as_sent(options: argparse.Namespace, data: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Of the file's arrays. The server is asked only where its answer matters: it may be a proxy that knows requests
+    alone."""
+    ahead = 2 if options.sequences else 0  # samples and steps, in front of what one request has
+    if all(array.ndim != ahead + 1 for array in data.values()):
+        return data
+    _, batched = await _described(options)
+    return to_wire(data, batched=batched, ahead=ahead)
+
+
+async def _described(options: argparse.Namespace) -> tuple[Sequence[Mapping[str, Any]], bool]:
+    """Inputs, as the server's metadata have them, and whether it takes batches."""
     async with triton.InferenceServerClient(options.url) as client:
         described = await client.get_model_metadata(options.model, as_json=True)
         config = (await client.get_model_config(options.model, as_json=True))["config"]
-    batched = int(config.get("max_batch_size", 0)) > 0
-    if options.jsonl:
-        return [from_json(options.model, described["inputs"], json.loads(line), batched) for line in lines]
-    shapes = dict(_shape(text) for text in options.shape)
-    return [encode(options.model, _made_up(described["inputs"], shapes, options.batch, batched))]
+    return described["inputs"], int(config.get("max_batch_size", 0)) > 0
 
 
 def from_json(model: str, described: Sequence[Mapping[str, Any]], line: Mapping[str, Any], batched: bool) -> Request:

@@ -20,6 +20,7 @@ from enginewright_builder.loadgen.samples import Row
 from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
 from enginewright_builder.report import BuildReport, read_report
 from enginewright_builder.shapes import takes_batches
+from enginewright_builder.wire import to_wire
 
 SYNTHETIC_SAMPLES = 256
 GIVEN, SYNTHETIC = "given", "synthetic"
@@ -65,7 +66,8 @@ def samples(interface: Interface, data: Path | None) -> tuple[Sequence[Row], str
         size = usual_size(interface, DEFAULT_SIZE)
         made = [example_inputs(interface, 1, seed, size=size) for seed in range(SYNTHETIC_SAMPLES)]
         # Without batches a sample is a whole call.
-        return made if batched else [{name: array[0] for name, array in row.items()} for row in made], SYNTHETIC
+        return [to_wire(row, batched=True) if batched else {name: array[0] for name, array in row.items()}
+                for row in made], SYNTHETIC
     words = any(spec.dtype == "string" for spec in interface.inputs)
     checked = check_against(read_samples(data, _DATA, words=words), interface, _DATA).distinct()
     if checked.texts:
@@ -73,4 +75,4 @@ def samples(interface: Interface, data: Path | None) -> tuple[Sequence[Row], str
                             "give arrays named as the engine's inputs, in .npz or .jsonl")
     if not batched:
         return checked.rows, GIVEN
-    return [{name: array[None] for name, array in row.items()} for row in checked.rows], GIVEN
+    return [to_wire({name: array[None] for name, array in row.items()}, batched=True) for row in checked.rows], GIVEN

@@ -19,10 +19,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from enginewright_builder.contract import COMPUTED
+from enginewright_builder.contract import COMPUTED, Interface
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
+from enginewright_builder.shapes import takes_batches
 from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.wire import from_wire, to_wire
 
 ANSWER_SECONDS: Final = 2.0
 # Of one turn of the monitor, for all that is sent on: a candidate that is slow is asked less.
@@ -51,16 +53,17 @@ def addresses(host: str, port: int) -> frozenset[str]:
 
 
 class Mirror:
-    """``host``, an absolute name, leads to the candidate's replicas, which serve ``model`` at ``port``; ``own`` is this
-    replica's address: where the name leads here, this is the candidate, and nothing is sent.
+    """``host``, an absolute name, leads to the candidate's replicas, which serve ``model``, of this ``interface``, at
+    ``port``; ``own`` is this replica's address: where the name leads here, this is the candidate, and nothing is sent.
 
     ``mirrored`` answers of the candidate's replicas at ``targets`` had scores that add up to ``agreed``. Both begin
     again where the name leads to no replica that it led to before: that is another candidate."""
 
-    def __init__(self, host: str, model: str, window: Window, *, port: int, own: str,
+    def __init__(self, host: str, model: str, window: Window, *, interface: Interface, port: int, own: str,
                  resolve: Callable[[str, int], frozenset[str]] = addresses,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._host, self._port, self._own = host, port, own
+        self._outputs, self._batched = interface.outputs, takes_batches(interface)
         # The engine behind a cache first. A candidate without a cache has no such model.
         self._names = (f"{model}{COMPUTED}", model)
         self._name: str | None = None
@@ -103,7 +106,7 @@ class Mirror:
 
     def _ask(self, address: str, inputs: Tensors) -> Tensors:
         """By the name under which this candidate computes each answer, which its first answer tells."""
-        head, body = _request(inputs)
+        head, body = _request(to_wire(inputs, batched=self._batched))
         for name in (self._name,) if self._name else self._names:
             status, said, json_bytes = self._post(address, name, head, body)
             if status != client.NOT_FOUND:
@@ -111,7 +114,7 @@ class Mirror:
         if status != client.OK:
             raise NoAnswerError
         self._name = name
-        return _answer(said, json_bytes)
+        return from_wire(_answer(said, json_bytes), self._outputs, batched=self._batched)
 
     def _post(self, address: str, model: str, head: bytes, body: bytes) -> tuple[int, bytes, str | None]:
         """Status, body, and how much of it is JSON. Raises :class:`NoAnswerError`."""

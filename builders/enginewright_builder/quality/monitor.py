@@ -151,8 +151,8 @@ def _mirror(options: argparse.Namespace, reference: Reference) -> Mirror | None:
         log.warning("no live request is sent to a candidate: the search line of %s has no NAMESPACE.svc.DOMAIN of this "
                     "pod's namespace, which the absolute name of Service %s needs", RESOLV_CONF, options.mirror)
         return None
-    return Mirror(host, options.model, _window(reference, 1), port=options.triton_port,
-                  own=os.environ.get("POD_IP", ""))
+    return Mirror(host, options.model, _window(reference, 1), interface=reference.about.interface,
+                  port=options.triton_port, own=os.environ.get("POD_IP", ""))
 
 
 def _capturing(options: argparse.Namespace, about: About) -> Capturing | str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from enginewright_builder.contract import PROBE_REQUEST_ID, Interface, TensorSpec
 from enginewright_builder.shapes import STRING, takes_batches
 from enginewright_builder.tensors import Array, Tensors
+from enginewright_builder.wire import from_wire
 
 TRACE_LEVEL: Final = ("TIMESTAMPS", "TENSORS")
 INPUT, OUTPUT = "TENSOR_QUEUE_INPUT", "TENSOR_BACKEND_OUTPUT"
@@ -43,11 +44,12 @@ _DATA: Final = re.compile(rb'"data":"(.*?)","shape":"([0-9,]*)","dtype":"([A-Z0-
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What clients of a model send and get: Triton's types by side and name. Of a model that is not ``batched`` a
-    request is one call."""
+    """What clients of a model send and get: Triton's types by side and name, and what the model itself takes and gives
+    by side. Of a model that is not ``batched`` a request is one call."""
 
     tensors: Mapping[tuple[str, str], str]
     batched: bool
+    specs: Mapping[str, tuple[TensorSpec, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, interface: Interface) -> Self:
@@ -55,13 +57,13 @@ class Expected:
             return {(side, spec.name): _NAMES.get(spec.dtype, "") for spec in specs}
 
         return cls(tensors={**named(INPUT, interface.inputs), **named(OUTPUT, interface.outputs)},
-                   batched=takes_batches(interface))
+                   batched=takes_batches(interface), specs={INPUT: interface.inputs, OUTPUT: interface.outputs})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """One request: what came in and what the engine answered, the batch in front. ``outputs`` is empty where a trace
-    does not hold them."""
+    """One request: what came in and what the engine answered, in the model's own shapes, the batch in front.
+    ``outputs`` is empty where a trace does not hold them."""
 
     inputs: Tensors
     outputs: Tensors
@@ -131,8 +133,8 @@ def _request(tensors: Mapping[tuple[str, str], Mapping[str, str]], data: list[by
     sides: dict[str, dict[str, Array | None]] = {INPUT: {}, OUTPUT: {}}
     for (side, name), tensor in tensors.items():
         sides[side][name] = _array(tensor, data[int(tensor["data"])])
-    inputs, outputs = (_held(sides[side]) for side in (INPUT, OUTPUT))
-    batched = expected is None or expected.batched
+    batched, specs = (expected.batched, expected.specs) if expected else (True, {})
+    inputs, outputs = (from_wire(_held(sides[side]), specs.get(side, ()), batched=batched) for side in (INPUT, OUTPUT))
     if not inputs or not sides[OUTPUT] or (batched and not (_whole(inputs) and (not outputs or _whole(outputs)))):
         return None
     return Traced(inputs=inputs, outputs=outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from enginewright_builder.contract import Interface, SequenceBatching, ServingCh
 from enginewright_builder.errors import UserError
 from enginewright_builder.sequences import answered, sent
 from enginewright_builder.tensors import Tensors
+from enginewright_builder.wire import wire_shape
 
 # Names of NumPy and ONNX on the left, of Triton's schema on the right.
 DATATYPES = {
@@ -140,13 +141,11 @@ def _fill_tensor(message: schema.ModelInput | schema.ModelOutput, spec: TensorSp
                                f"use one of {', '.join(known)}")
     message.name = spec.name
     message.data_type = schema.DataType.Value(DATATYPES[spec.dtype])
-    dims = tensor_dims(spec, batched=model.serving.max_batch_size > 0)
-    if dims:
-        message.dims.extend(dims)
-    else:
-        # A scalar per batch element: Triton needs at least one dimension on the wire and drops it for the model.
-        message.dims.append(1)
-        message.reshape.SetInParent()
+    batched = model.serving.max_batch_size > 0
+    sent = replace(spec, shape=wire_shape(spec.shape, batched=batched))
+    message.dims.extend(tensor_dims(sent, batched=batched))
+    if sent.shape != spec.shape:
+        message.reshape.SetInParent()  # to no dimension behind the batch
 
 
 def _fill_batching(config: schema.ModelConfig, serving: ServingChoice) -> None:

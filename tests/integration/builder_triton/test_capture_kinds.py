@@ -31,8 +31,9 @@ from enginewright_builder.shapes import takes_batches
 from enginewright_builder.tensors import Array, Tensors
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
+from enginewright_builder.wire import to_wire
 from support.apiserver import eventually
-from support.inputs.graphs import matrix, model, node, value, words
+from support.inputs.graphs import matrix, model, node, recommender, value, words
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 OF, KEYS, REQUESTS = "prod/net", Keys(current=b"k" * 64), 12
@@ -60,6 +61,13 @@ def said(index: int) -> Tensors:
     return {"word": texts}
 
 
+def visited(index: int) -> Tensors:
+    """In the model's own shapes."""
+    rows = 1 + index % 2
+    return {"user": np.arange(rows) + index, "item": np.arange(rows) * index,
+            "seen": np.full((rows, 16), index / 4, np.float32)}
+
+
 @dataclass(frozen=True)
 class Kind:
     graph: Callable[[], onnx.ModelProto]
@@ -71,6 +79,7 @@ KINDS: Mapping[str, Kind] = {
     "uint8 of different length": Kind(lambda: cast(U8, TensorProto.FLOAT), counted(np.uint8)),
     "int8, answered in float16": Kind(lambda: cast(I8, HALF), counted(np.int8), scored=False),
     "texts": Kind(words, said, scored=False),
+    "one number a sample": Kind(recommender, visited),
 }
 
 
@@ -100,7 +109,7 @@ async def test_what_was_sent_is_captured_as_it_was(kind: Kind, tmp_path: Path) -
         await asyncio.to_thread(monitor.look)
         async with Channels(server.grpc_url) as channels:
             for index in range(REQUESTS):
-                await channels.call(encode("net", kind.request(index)).payload, 30.0)
+                await channels.call(encode("net", to_wire(kind.request(index), batched=True)).payload, 30.0)
 
         async def written() -> bool:
             assert sum(path.read_bytes().endswith(b"]") for path in traces.iterdir()) == REQUESTS

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ from enginewright_builder.tensors import Tensors, whole_call
 from enginewright_builder.triton.prove import difference
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
+from enginewright_builder.wire import to_wire, wire_shape
 from support.inputs import graphs, programs
 from support.inputs.table import BATCHES, ENTRIES, Entry, Refused
 
@@ -79,10 +81,11 @@ async def test_served_as_the_source_answers(entry: Entry, empty_server: tuple[Tr
         for batch in (1, BATCH) if batched else (1,):
             sample = example_inputs(source.interface, batch, seed=5, vocabulary=source.vocabulary)
             sent = sample if batched else whole_call(sample)
-            answers = decode(await channels.call(encode(name, sent).payload, 30.0))
+            answers = decode(await channels.call(encode(name, to_wire(sent, batched=batched)).payload, 30.0))
             told = _of_the_source(path, _with_values(entry, sent), source)
             assert set(answers) == {spec.name for spec in source.interface.outputs}
             for output, answer in answers.items():
+                assert answer.shape == wire_shape(told[output].shape or (1,), batched=batched)
                 assert difference(answer, told[output]) < 1e-3
                 assert answer.dtype == told[output].dtype
     await server.unload(name)
@@ -121,6 +124,28 @@ def test_the_whole_build_of_what_takes_no_batches(make: Callable[[], onnx.ModelP
     asyncio.run(_smoke(folder))
 
 
+def test_the_whole_build_of_one_number_a_sample(tmp_path: Path) -> None:
+    """Swept, proven and smoke tested, by the same samples in both ways that data may have them."""
+    onnx.save(graphs.recommender(), tmp_path / "model.onnx")
+    for seed, name in enumerate(("evaluation", "calibration")):
+        random = np.random.default_rng(seed)
+        wide = (400, 1) if seed else (400,)
+        np.savez(tmp_path / name, user=random.integers(0, 50, wide), item=random.integers(0, 70, wide),
+                 seen=random.normal(size=(400, 16)).astype(np.float32))
+    request = _request(tmp_path / "model.onnx", tmp_path, evaluation=str(tmp_path / "evaluation.npz"),
+                       calibration=str(tmp_path / "calibration.npz"))
+    outcome = run_build(request, tmp_path / "scratch", _quiet())
+    assert outcome.error is None
+    assert outcome.serving is not None
+    assert outcome.serving.max_batch_size == 4
+    folder = tmp_path / "store" / outcome.fingerprint
+    recorded = json.loads((folder / "smoke.json").read_text())
+    assert {tensor["name"]: tensor["shape"] for tensor in (*recorded["inputs"], *recorded["outputs"])} == {
+        "user": [1], "item": [1], "seen": [16], "score": [1], "shelf": [1]}
+    asyncio.run(_smoke(folder))
+    asyncio.run(_by_hand(folder, tmp_path))
+
+
 def test_the_whole_build_of_what_takes_texts(tmp_path: Path) -> None:
     onnx.save(graphs.words(), tmp_path / "model.onnx")
     random = np.random.default_rng(0)
@@ -146,6 +171,27 @@ async def _smoke(folder: Path) -> None:
     async with TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server:
         port = int(server.address.http.rpartition(":")[2])
         assert len(await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)) == len(recorded["outputs"])
+
+
+async def _by_hand(folder: Path, data: Path) -> None:
+    """What users start themselves: the load generator, and a run over a whole data set."""
+    async with TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server:
+        load = ("load", "--url", server.grpc_url, "--model", "model", "--inputs", data / "evaluation.npz", "--batch", 3,
+                "--max-requests", 20, "--json")
+        assert json.loads(await _printed(load))["failed"] == 0
+        batch = ("batch", "--input", data / "evaluation.npz", "--output", data / "answers", "--model", "model",
+                 "--engine", "a" * 64, "--http", server.address.http, "--grpc", server.address.grpc)
+        assert json.loads((await _printed(batch)).splitlines()[-1])["shard"]["rows"] == 400
+
+
+async def _printed(words: Sequence[object]) -> str:
+    module, *options = map(str, words)
+    program = "enginewright_builder.load" if module == "load" else "enginewright_builder"
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", program, *(
+        options if module == "load" else [module, *options]), stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    assert process.returncode == 0
+    return printed.decode()
 
 
 def _samples(evaluation: str, seed: int) -> dict[str, NDArray[Any]]:

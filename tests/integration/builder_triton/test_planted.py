@@ -46,8 +46,8 @@ async def test_a_narrow_engine_is_right_on_made_up_inputs_alone(server: TritonSe
             found = match(mine, theirs, same_model=True)
             assert found.similarity == pytest.approx(1.0, abs=1e-5)
             assert not found.flaw
-        mirror = Mirror("localhost", "multiply", Window("cosine", 1), port=port(candidate), own="10.0.0.1",
-                        resolve=lambda host, port: frozenset({"127.0.0.1"}))
+        mirror = Mirror("localhost", "multiply", Window("cosine", 1), interface=artifact.interface,
+                        port=port(candidate), own="10.0.0.1", resolve=lambda host, port: frozenset({"127.0.0.1"}))
         for live in np.random.default_rng(0).standard_normal((12, 1, 3, 8)).astype(np.float32):
             await asyncio.to_thread(mirror.send, Traced(inputs={"x": live}, outputs={"y": live @ WEIGHTS}))
     assert (mirror.mirrored, mirror.agreed) == (12, 0.0)

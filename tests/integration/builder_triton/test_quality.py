@@ -68,8 +68,9 @@ class Serving:
         """``candidate`` is the port of a server that sampled requests are sent to as well."""
         reference = Reference(self.reference, read_about(self.reference), 1)
         tap = Tap("multiply", self.traces, share=share, per_minute=per_minute, port=self.port)
-        mirror = Mirror("localhost", "multiply", Window(reference.metric, 1), port=candidate,
-                        own="10.0.0.1", resolve=lambda host, port: frozenset({"127.0.0.1"})) if candidate else None
+        mirror = Mirror("localhost", "multiply", Window(reference.metric, 1), interface=reference.about.interface,
+                        port=candidate, own="10.0.0.1",
+                        resolve=lambda host, port: frozenset({"127.0.0.1"})) if candidate else None
         return Monitor(reference, tap, Window(reference.metric, 1000), clock, mirror)
 
     async def written(self, files: int) -> None:

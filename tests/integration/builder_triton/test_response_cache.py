@@ -204,8 +204,8 @@ async def test_the_monitor_and_the_mirror_look_past_the_cache(server: Cached, tm
     [traced] = list(tap.drain())
     assert (traced.inputs["x"].tolist(), traced.outputs["y"].tolist()) == ([[8.0, 1.0]], [[16.0, 2.0]])
     server.broken.touch()
-    mirror = Mirror("localhost", "m", Window("cosine", 1), port=server.port, own="10.0.0.1",
-                    resolve=lambda host, port: frozenset({"127.0.0.1"}))
+    mirror = Mirror("localhost", "m", Window("cosine", 1), interface=Interface(), port=server.port,
+                    own="10.0.0.1", resolve=lambda host, port: frozenset({"127.0.0.1"}))
     mirror.turn()
     await asyncio.to_thread(mirror.send, Traced(inputs=traced.inputs, outputs=traced.outputs))
     assert (mirror.mirrored, mirror.agreed) == (1, 0.0), "the opposite, whatever the cache has"

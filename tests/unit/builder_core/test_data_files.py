@@ -123,6 +123,16 @@ def test_wrong_samples_say_what_was_got_and_what_is_expected(row: dict[str, list
         check_against(samples, IMAGE)
 
 
+@pytest.mark.parametrize("shape", [("batch",), ("batch", 1)])
+def test_one_number_is_written_as_such_or_as_a_list_of_it(shape: tuple[int | str, ...]) -> None:
+    interface = Interface(inputs=(TensorSpec(name="user", dtype="int64", shape=shape),))
+    samples = SampleFile(rows=({"user": np.array(5)}, {"user": np.array([7])}))
+    assert [row["user"].tolist() for row in check_against(samples, interface).rows] == (
+        [5, 7] if shape == ("batch",) else [[5], [7]])
+    with pytest.raises(UserError, match=r"shape \[2\]"):
+        check_against(SampleFile(rows=({"user": np.array([1, 2])},)), interface)
+
+
 def test_fractions_are_no_tokens() -> None:
     samples = SampleFile(rows=({"input_ids": np.array([0.5]), "attention_mask": np.array([1])},))
     with pytest.raises(UserError, match="float64, expected int64"):

@@ -99,6 +99,35 @@ def test_it_comes_back_as_it_was(folder: Path, tmp_path: Path) -> None:
     assert (handed.told.counted.notes, handed.told.steps, handed.told.spent) == (("not counted",), {"ladder": 1.5}, 2.5)
 
 
+def test_tensors_are_in_the_shapes_that_clients_send(folder: Path, tmp_path: Path) -> None:
+    """One number a sample behind the batch, and of a whole call what it has."""
+    leave(folder, tmp_path)
+    numbers = np.arange(3, dtype=np.float32)
+    for file in (folder / "arrays").iterdir():
+        np.save(file, numbers)
+    _declare(folder, ["batch"])
+    handed = Handed(folder)
+    assert handed.smoke is not None
+    for sent in (handed.requests[0], handed.warmup, handed.cases[0].inputs, handed.mixed[0].inputs,
+                 handed.smoke.inputs, handed.smoke.request(3)):
+        assert sent["x"].tolist() == [[0.0], [1.0], [2.0]]
+    assert handed.cases[0].expected["y"].shape == handed.smoke.reference["x"].shape == (3, 1)
+    for file in (folder / "arrays").iterdir():
+        np.save(file, numbers[None])
+    _declare(folder, [3])
+    whole = Handed(folder)
+    assert whole.smoke is not None
+    for sent in (whole.requests[0], whole.cases[0].expected, whole.smoke.request(1)):
+        assert [array.tolist() for array in sent.values()] == [[0.0, 1.0, 2.0]]
+
+
+def _declare(folder: Path, shape: list[int | str]) -> None:
+    told = json.loads((folder / DOCUMENT).read_text())
+    for engine in told["engines"]:
+        engine["interface"]["inputs"][0]["shape"] = shape
+    (folder / DOCUMENT).write_text(json.dumps(told))
+
+
 def test_what_lay_there_before_is_gone(folder: Path, tmp_path: Path) -> None:
     (folder / "staging").mkdir(parents=True)
     (folder / "staging" / "report.html").write_text("of a build that was cut off")

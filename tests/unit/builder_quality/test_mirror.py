@@ -10,12 +10,16 @@ from http.server import BaseHTTPRequestHandler
 import numpy as np
 import pytest
 
+from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.quality.mirror import HEADER, TURN_SECONDS, Mirror, addresses
 from enginewright_builder.quality.trace import Traced
 from enginewright_builder.quality.window import Window
 from enginewright_builder.tensors import Array
 from support.http_server import answering
 
+ROWS, NUMBERS = (Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=shape),),
+                           outputs=(TensorSpec(name="y", dtype="float32", shape=shape),))
+                 for shape in (("batch", "size"), ("batch",)))
 HOST = "minilm-mirror.prod.svc.cluster.local."
 Reply = Callable[[Array], Array | int]
 
@@ -58,8 +62,8 @@ class Names:
     def __init__(self, *found: str) -> None:
         self.found, self.now = frozenset(found), 0.0
 
-    def mirror(self, port: int = 1, own: str = "10.0.0.1") -> Mirror:
-        return Mirror(HOST, "m", Window("cosine", 1), port=port, own=own,
+    def mirror(self, port: int = 1, own: str = "10.0.0.1", interface: Interface = ROWS) -> Mirror:
+        return Mirror(HOST, "m", Window("cosine", 1), interface=interface, port=port, own=own,
                       resolve=lambda host, at: self.found, clock=lambda: self.now)
 
 
@@ -134,6 +138,20 @@ def test_another_candidate_begins_without_scores_and_a_replica_more_does_not() -
             assert mirror.mirrored == mirror.agreed == scored
 
 
+def test_one_number_a_sample_goes_and_comes_as_triton_takes_it() -> None:
+    names, asked = Names("127.0.0.1"), list[tuple[int, ...]]()
+
+    def reply(x: Array) -> Array:
+        asked.append(x.shape)
+        return x
+
+    numbers = np.array([1.0, -2.0], np.float32)
+    with candidate(reply) as port:
+        mirror = names.mirror(port, interface=NUMBERS)
+        mirror.send(Traced(inputs={"x": numbers}, outputs={"y": numbers}))
+    assert (asked, mirror.mirrored, mirror.agreed) == ([(2, 1)], 1, 1.0)
+
+
 def test_nobody_is_looked_for_while_no_request_comes() -> None:
     asked: list[str] = []
 
@@ -141,7 +159,7 @@ def test_nobody_is_looked_for_while_no_request_comes() -> None:
         asked.append(host)
         return frozenset()
 
-    mirror = Mirror(HOST, "m", Window("cosine", 1), port=1, own="", resolve=resolve)
+    mirror = Mirror(HOST, "m", Window("cosine", 1), interface=ROWS, port=1, own="", resolve=resolve)
     for _ in range(3):
         mirror.turn()
     assert not asked

@@ -173,6 +173,18 @@ def test_calls_without_a_batch_have_tensors_of_any_first_size() -> None:
     assert {name: array.shape for name, array in found.inputs.items()} == {"x": (2, 1), "z": (1, 1)}
 
 
+def test_one_number_a_sample_is_as_the_model_has_it() -> None:
+    """And a whole call as it came."""
+    def wanted(shape: tuple[int | str, ...]) -> Expected:
+        return Expected.of(Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=shape),),
+                                     outputs=(TensorSpec(name="y", dtype="float32", shape=shape),)))
+
+    text = dumped([entry(INPUT, "x", "1,2", "2,1"), entry(OUTPUT, "y", "2,4", "2,1")])
+    for shape, read in ((("batch",), (2,)), (("batch", 1), (2, 1)), ((2, 1), (2, 1))):
+        [found] = read_traces(text, expected=wanted(shape))
+        assert (found.inputs["x"].shape, found.outputs["y"].shape) == (read, read)
+
+
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode)
        | st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5),
                       lambda inner: st.lists(inner, max_size=3) | st.dictionaries(

@@ -240,7 +240,11 @@ WHOLE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(2, 3)),),
                   outputs=(TensorSpec(name="y", dtype="float32", shape=(2, 4)),))
 
 
-@pytest.mark.parametrize(("interface", "shape"), [(TEXTS, (1, 1)), (TOKENS, (1, 64)), (WHOLE, (2, 3))])
+NUMBERS = Interface(inputs=(TensorSpec(name="user", dtype="int64", shape=("batch",)),), outputs=TEXTS.outputs)
+
+
+@pytest.mark.parametrize(("interface", "shape"), [(TEXTS, (1, 1)), (TOKENS, (1, 64)), (WHOLE, (2, 3)),
+                                                  (NUMBERS, (1, 1))])
 def test_samples_are_made_up_as_one_request_has_them(interface: Interface, shape: tuple[int, ...]) -> None:
     rows, origin = samples_of(interface, None)
     assert origin == "synthetic"
@@ -256,3 +260,10 @@ def test_texts_are_given_as_they_are_to_an_engine_that_takes_them(tmp_path: Path
     assert Samples("m", rows).request([0, 1]).batch == 2
     with pytest.raises(UserError, match="the engine takes token ids"):
         samples_of(TOKENS, file)
+
+
+def test_one_number_a_sample_is_given_as_triton_takes_it(tmp_path: Path) -> None:
+    file = tmp_path / "data.jsonl"
+    file.write_text('{"user": 5}\n{"user": [7]}\n')
+    rows, _ = samples_of(NUMBERS, file)
+    assert [row["user"].tolist() for row in rows] == [[[5]], [[7]]]

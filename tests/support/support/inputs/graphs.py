@@ -141,6 +141,17 @@ def frozen_together(batch: int) -> onnx.ModelProto:
                  {"axes": np.array([0]), "w": matrix(16, 8)})
 
 
+def recommender() -> onnx.ModelProto:
+    """A user and an item, each one number a sample, beside what the user looked at before; the score is one number, and
+    the shelf a whole one."""
+    return model([node("Gather", "users user", "u"), node("Gather", "items item", "i"), node("MatMul", "seen w", "s"),
+                  node("Add", "u s", "us"), node("Mul", "us i", "p"), node("ReduceSum", "p last", "score", keepdims=0),
+                  node("ArgMax", "p", "shelf", axis=1, keepdims=0)],
+                 [value("user", I64, ["batch"]), value("item", I64, ["batch"]), value("seen", F32, ["batch", 16])],
+                 [value("score", F32, ["batch"]), value("shelf", I64, ["batch"])],
+                 {"users": matrix(50, 8), "items": matrix(70, 8), "w": matrix(16, 8), "last": np.array([1])})
+
+
 def found_places() -> onnx.ModelProto:
     """As many rows as it finds."""
     return model([node("Greater", "x limit", "b"), node("NonZero", "b", "places")], [value("x", F32, ["batch", 16])],

@@ -74,6 +74,8 @@ ENTRIES = (
     Entry(name="sounds of free length, a frame for each ten numbers", make=_onnx(graphs.sound), served=BATCHES,
           how="Sounds of different length are joined where padding changes no answer."),
     Entry(name="no batch at all", make=_onnx(lambda: graphs.product([16], [8])), served=CALLS),
+    Entry(name="one number a sample, in and out (a recommender's user and item)", make=_onnx(graphs.recommender),
+          served=BATCHES, how="Clients send and get `[batch, 1]`. Evaluation data has `5` or `[5]` for a sample."),
     Entry(name="a scalar beside a batch", make=_onnx(graphs.scalar_beside_batch), served=CALLS,
           how="Clients send the scalar as `[1]`."),
     Entry(name="state in and out, the rate as a scalar, `If` on the rate (the shapes of Silero VAD)",
