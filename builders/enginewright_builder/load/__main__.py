@@ -94,7 +94,7 @@ async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[R
     return [encode(options.model, _made_up(described, shapes, options.batch, batched))]
 
 
-async def _as_sent(options: argparse.Namespace, data: Mapping[str, Array]) -> Mapping[str, Array]:
+async def _as_sent(options: argparse.Namespace, data: dict[str, Array]) -> dict[str, Array]:
     """Of the file's arrays. The server is asked only where its answer matters: it may be a proxy that knows requests
     alone."""
     ahead = 2 if options.sequences else 0  # samples and steps, in front of what one request has

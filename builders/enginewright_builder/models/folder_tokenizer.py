@@ -18,11 +18,11 @@ _FIELD = "spec.interface.inputs.preprocess.fromSource"
 
 
 class FolderTokenizer:
-    """Makes the inputs ``names`` of texts, cut to ``limit`` tokens and padded to the longest. ``library`` is a
-    tokenizer of transformers."""
+    """Makes the inputs ``names`` of texts, cut to ``limit`` tokens and padded to the longest, or, where they are to be
+    ``filled``, to ``limit``. ``library`` is a tokenizer of transformers."""
 
-    def __init__(self, library: Any, names: tuple[str, ...], limit: int) -> None:
-        self.library, self.names, self.limit = library, names, limit
+    def __init__(self, library: Any, names: tuple[str, ...], limit: int, *, filled: bool = False) -> None:
+        self.library, self.names, self.limit, self._filled = library, names, limit, filled
 
     def __call__(self, texts: Sequence[str]) -> Tensors:
         return self._encoded(list(texts))
@@ -32,7 +32,8 @@ class FolderTokenizer:
         return self._encoded(*(side.tolist() for side in texts.T))
 
     def _encoded(self, *sides: list[str]) -> Tensors:
-        encoded = self.library(*sides, padding=True, truncation=True, max_length=self.limit, return_tensors="np")
+        encoded = self.library(*sides, padding="max_length" if self._filled else True, truncation=True,
+                               max_length=self.limit, return_tensors="np")
         return {name: np.asarray(encoded[name], dtype=np.int64) for name in self.names}
 
     def write(self, file: Path, name: str) -> None:

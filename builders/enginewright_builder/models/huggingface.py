@@ -114,7 +114,7 @@ def _inputs(path: Path, model: Any, served: Served, interface: Interface | None,
 def _stated_inputs(path: Path, model: Any, served: Served, interface: Interface) -> tuple[TensorSpec, ...]:
     """What the user names. Those of texts may be left without a shape: the source says how long they are."""
     bare = [spec.name for spec in interface.inputs if not spec.shape and spec.name in TEXT_INPUTS]
-    texts = {spec.name: spec for spec in _token_specs(bare, _token_limit(path, model, None))}
+    texts = {spec.name: spec for spec in _token_specs(bare, f"1..{_token_limit(path, model, None)}")}
     return checked_batch(Interface(inputs=tuple(texts.get(spec.name, spec) for spec in interface.inputs))).inputs
 
 
@@ -194,7 +194,7 @@ def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[T
     if not any((path / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt")):
         limit = _token_limit(path, model, None)
         names = _input_names(interface, ["input_ids", "attention_mask"], model)
-        return None, _token_specs(names, limit)
+        return None, _token_specs(names, _length(interface, names, limit))
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # tokenizer files fail in as many ways as there are kinds of them
@@ -204,7 +204,9 @@ def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[T
     names = _input_names(interface, list(tokenizer.model_input_names), model)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
-    return FolderTokenizer(tokenizer, tuple(names), limit), _token_specs(names, limit)
+    length = _length(interface, names, limit)
+    return (FolderTokenizer(tokenizer, tuple(names), size_range(length)[1], filled=isinstance(length, int)),
+            _token_specs(names, length))
 
 
 def _input_names(interface: Interface | None, known: list[str], model: Any) -> list[str]:
@@ -218,8 +220,22 @@ def _input_names(interface: Interface | None, known: list[str], model: Any) -> l
     return names
 
 
-def _token_specs(names: Sequence[str], limit: int) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(name=name, dtype="int64", shape=(BATCH, f"1..{limit}")) for name in names)
+def _length(interface: Interface | None, names: Sequence[str], limit: int) -> int | str:
+    """Of texts, in tokens: what the user states, as far as the source takes it. Raises :class:`UserError`
+    ``InterfaceInvalid``."""
+    for spec in interface.inputs if interface else ():
+        if spec.name in names and len(spec.shape) == 2:
+            low, high = size_range(spec.shape[1])
+            if low > limit:
+                raise UserError("InterfaceInvalid", f"the source takes texts of {limit} tokens at most",
+                                field=f"spec.interface.inputs[{spec.name}].shape", value=shape_text(spec.shape),
+                                remedy=f"write [batch, {limit}], a smaller number, or a range")
+            return low if isinstance(spec.shape[1], int) else f"{low}..{min(high, limit)}"
+    return f"1..{limit}"
+
+
+def _token_specs(names: Sequence[str], length: int | str) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(name=name, dtype="int64", shape=(BATCH, length)) for name in names)
 
 
 def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:

@@ -17,7 +17,8 @@ from enginewright_builder.tensors import Array
 class Called(nn.Module):
     """``module``, which takes inputs called ``names``, for all of them but those that have ``values``. ``numbers`` are
     the inputs that it takes as numbers of Python's; ``structure``, if any, is what it takes them in, as
-    ``torch.export`` describes positional and named arguments. It answers tensors, in order."""
+    ``torch.export`` describes positional and named arguments. It answers tensors, in order; :meth:`answer` in what
+    ``module`` answers them in."""
 
     def __init__(self, module: Callable[..., Any], names: Sequence[str], values: Mapping[str, Array],
                  numbers: Collection[str] = (), structure: pytree.TreeSpec | None = None) -> None:
@@ -32,12 +33,15 @@ class Called(nn.Module):
         self._places = range(len(names))
 
     def forward(self, *sent: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(flatten(self.answer(*sent)))
+
+    def answer(self, *sent: torch.Tensor) -> Any:
         left = iter(sent)
         given = [next(left) if place not in self._kept else self._value(place) for place in self._places]
         if self._structure is None:
-            return tuple(flatten(self.module(*given)))
+            return self.module(*given)
         positional, named = pytree.tree_unflatten(given, self._structure)
-        return tuple(flatten(self.module(*positional, **named)))
+        return self.module(*positional, **named)
 
     def _value(self, place: int) -> Any:
         return getattr(self, f"value_{place}") if self._kept[place] is None else self._kept[place]

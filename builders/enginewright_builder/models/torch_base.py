@@ -12,20 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from onnx import TensorProto
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import Tokenize, TorchProgram
+from enginewright_builder.models.onnx_translations import TRANSLATIONS
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
-from enginewright_builder.shapes import BATCH, UNBOUNDED, size_range
+from enginewright_builder.shapes import BATCH, UNBOUNDED, shape_text, size_range
 from enginewright_builder.tensors import Call, Tensors
 
 # More than one, or the exporter takes the batch for a constant (pytorch issue 148629).
 EXAMPLE_BATCH = 3
 EXAMPLE_SIZE = 16
+# A size for an error's words.
+_SUCH_AS = 128
 
 
 class TorchModel:
@@ -66,9 +68,9 @@ class TorchModel:
                     program.module, program.args, str(path), dynamic_shapes=program.dynamic_shapes,
                     input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
                     opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False,
-                    custom_translation_table={torch.ops.aten._is_all_true.default: _all_true})
+                    custom_translation_table=TRANSLATIONS)
             except Exception as error:
-                raise export_failed(error) from error
+                raise export_failed(error, self.interface) from error
         finish_names(path, self.interface)
 
     def torch_program(self, precision: str, batch: int = 0) -> TorchProgram | None:
@@ -91,28 +93,29 @@ class TorchModel:
                      for spec in self.interface.inputs)
 
 
-def _all_true(condition: Any) -> Any:
-    """For the exporter, which drops assertions itself and knows nothing of the operator that they are made of."""
-    from onnxscript import opset18
-
-    made: Any = opset18  # its types do not know a value of a graph
-    return made.Cast(made.ReduceMin(made.Cast(condition, to=TensorProto.INT32), keepdims=0), to=TensorProto.BOOL)
-
-
 def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:
     """Every dimension that may vary is dynamic; ``torch.export`` finds out which of them are equal."""
     return {axis: torch.export.Dim.DYNAMIC for axis, size in enumerate(spec.shape)
             if size_range(size)[0] != size_range(size)[1] and not (frozen_batch and axis == 0)}
 
 
-def export_failed(error: Exception) -> BuilderError:
-    """The user's to mend, unless it is memory."""
+def export_failed(error: Exception, interface: Interface | None = None) -> BuilderError:
+    """The user's to mend, unless it is memory. Some models that cannot be exported with free sizes can with one."""
     cause = error.__cause__ or error.__context__
     detail = f" ({first_line(cause)})" if cause and str(cause).strip() else ""
     return known_or(error, UserError(
         "ExportFailed", f"PyTorch cannot export the model to ONNX: {first_line(error, 300)}{detail}",
         field="spec.source", remedy="export it to ONNX yourself and give the .onnx file, or make the forward pass free "
-                                    "of branches on tensor values"))
+                                    "of branches on tensor values" + _one_size(interface)))
+
+
+def _one_size(interface: Interface | None) -> str:
+    free = next((spec for spec in interface.inputs if has_free_sizes(Interface(inputs=(spec,)))), None) \
+        if interface else None
+    if free is None:
+        return ""
+    fixed = shape_text((BATCH, *(min(size_range(size)[1], _SUCH_AS) for size in free.shape[1:])))
+    return f"; or write one size into spec.interface.inputs, to which clients fill up, such as {free.name} {fixed}"
 
 
 def _cannot_answer(error: Exception, inputs: Tensors) -> BuilderError:

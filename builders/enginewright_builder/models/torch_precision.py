@@ -54,6 +54,22 @@ def flatten(value: Any) -> list[torch.Tensor]:
                     remedy="let the model return one tensor, or a tuple or dict of tensors")
 
 
+def flat_names(value: Any) -> list[str]:
+    """Of the tensors of :func:`flatten`, in its order: by the keys of a mapping, ``key`` or ``key.0``, else ``output``,
+    and ``output_0`` and so on of several."""
+    if isinstance(value, Mapping):
+        return [name for key, item in value.items() for name in _names_below(str(key), item)]
+    count = len(flatten(value))
+    return ["output"] if count == 1 else [f"output_{place}" for place in range(count)]
+
+
+def _names_below(name: str, value: Any) -> list[str]:
+    if isinstance(value, torch.Tensor):
+        return [name]
+    items = value.items() if isinstance(value, Mapping) else enumerate(value)
+    return [below for key, item in items for below in _names_below(f"{name}.{key}", item)]
+
+
 def lowered(module: nn.Module, within: torch.dtype) -> nn.Module:
     """A copy with parameters, buffers and constants in ``within``; ``module`` stays as it is.
 

@@ -16,7 +16,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import export_failed, quiet
-from enginewright_builder.models.torch_precision import flatten
+from enginewright_builder.models.torch_precision import flat_names, flatten
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.tensors import Array, whole_call
 
@@ -37,9 +37,9 @@ def through_onnx(path: Path, what: str, inputs: Sequence[TensorSpec], outputs: S
     given = {**whole_call(example_inputs(Interface(inputs=tuple(inputs)), 1)), **values}
     example = tuple(torch.from_numpy(given[spec.name]) for spec in inputs)
     with quiet(), torch.inference_mode():
-        expected = [tensor.numpy() for tensor in flatten(run(*example))]
-    names = list(outputs) or (["output"] if len(expected) == 1 else [f"output_{index}" for index, _ in
-                                                                     enumerate(expected)])
+        answer = run(*example)
+        expected = [tensor.numpy() for tensor in flatten(answer)]
+    names = list(outputs) or flat_names(answer)
     if len(names) != len(expected):
         raise UserError("InterfaceInvalid", f"the model returns {len(expected)} outputs, {len(names)} are named",
                         field="spec.interface.outputs", value=", ".join(names), remedy="name every output, in order")

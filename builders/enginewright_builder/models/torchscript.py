@@ -15,6 +15,7 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import SourceModel, not_in
 from enginewright_builder.models.onnx import OnnxModel
+from enginewright_builder.models.script_arguments import arguments_of, input_names
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_arguments import Called
 from enginewright_builder.models.torch_base import (
@@ -27,17 +28,13 @@ from enginewright_builder.models.torch_base import (
     quiet,
     with_free_sizes,
 )
-from enginewright_builder.models.torch_precision import flatten
+from enginewright_builder.models.torch_precision import flat_names
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.models.torch_whole import through_onnx
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import STRING, checked, size_range, takes_batches
 from enginewright_builder.sources.torchscript import check_script, check_torchscript
 from enginewright_builder.tensors import Tensors
-
-# Types of arguments that are no tensors, as TorchScript writes them.
-_NUMBERS = ("int", "float", "bool", "number", "Scalar")
-_TENSORS = ("Tensor", "Optional[Tensor]")
 
 
 class TorchScriptModel(TorchModel):
@@ -77,9 +74,8 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
     check_torchscript(path)
     check_as_torch_reads(path, check_script)
     module = _load(path)
-    arguments = module.forward.schema.arguments[1:]  # type: ignore[attr-defined]
     if interface is None or not interface.inputs:
-        example = ", ".join(f"{{name: {argument.name}, dtype: float32, shape: [batch, 16]}}" for argument in arguments)
+        example = ", ".join(f"{{name: {name}, dtype: float32, shape: [batch, 16]}}" for name in input_names(module))
         raise UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
                         field="spec.interface", value="", remedy=f"write for example interface: "
                                                                  f"{{inputs: [{example}]}}")
@@ -89,25 +85,15 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
         raise UserError("InterfaceInvalid", f"input {texts[0]!r} is of type string, and PyTorch has no such tensors",
                         field=f"spec.interface.inputs[{texts[0]}].dtype", value=STRING,
                         remedy="give the numbers that the texts become, or an ONNX file that takes texts")
-    if len(interface.inputs) > len(arguments):
-        raise UserError("InterfaceInvalid", f"the model takes {len(arguments)} inputs, {len(interface.inputs)} are "
-                        "named", field="spec.interface.inputs", value=len(interface.inputs),
-                        remedy=f"name {', '.join(argument.name for argument in arguments)}, in this order")
-    taken = arguments[:len(interface.inputs)]
-    if strange := [one for one in taken if str(one.type) not in (*_NUMBERS, *_TENSORS)]:
-        raise UserError("UnsupportedModel", f"the model takes {strange[0].name!r} as {strange[0].type}, and a request "
-                        "holds tensors", field="spec.source.uri", value=f"{strange[0].name}: {strange[0].type}",
-                        remedy="let its forward take each tensor as an argument of its own, or export it with "
-                               "torch.export.save, which keeps lists and dicts of tensors")
-    numbers = {spec.name for spec, argument in zip(interface.inputs, arguments, strict=False)
-               if str(argument.type) in _NUMBERS}
-    if sent := [spec.name for spec in stated.inputs if spec.name in numbers]:
+    names = [spec.name for spec in interface.inputs]
+    arguments = arguments_of(module, names)
+    if sent := [spec.name for spec in stated.inputs if spec.name in arguments.numbers]:
         raise UserError("InterfaceInvalid", f"the model takes {sent[0]!r} as a number, not as a tensor, so that no "
                         "request can hold it", field=f"spec.interface.inputs[{sent[0]}]", value=sent[0],
                         remedy="give it the value that it has in every request")
-    # The exporter knows neither arguments that are left out nor such as may be.
-    plain = not values and all(str(one.type) == _TENSORS[0] for one in arguments) and len(taken) == len(arguments)
-    filled = module if plain else Called(module, [spec.name for spec in interface.inputs], values, numbers)
+    # The exporter knows tensors alone, and neither arguments that are left out nor such as may be.
+    filled = module if arguments.plain and not values else Called(module, names, values, arguments.numbers,
+                                                                  arguments.structure)
     notes = constant_notes(values)
     try:
         if takes_batches(Interface(inputs=stated.inputs)):
@@ -129,10 +115,7 @@ def _whole(path: Path, module: torch.nn.Module, stated: Interface, folder: Path,
                                  dynamic_axes=axes, opset_version=18, dynamo=False)
 
     def run(*tensors: torch.Tensor) -> Any:
-        try:
-            return module(*tensors)
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise _fails(error, stated) from error
+        return _answer(module, tensors, stated)
 
     return through_onnx(path, "TorchScript", stated.inputs, [spec.name for spec in stated.outputs], run, export, folder,
                         device, {}, stated=True)
@@ -144,6 +127,14 @@ def _script(module: torch.nn.Module, example: tuple[torch.Tensor, ...]) -> Any:
         return module
     traced = torch.jit.trace(module, example, check_trace=False)  # type: ignore[no-untyped-call]
     return torch.jit.freeze(traced.eval())
+
+
+def _answer(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...], stated: Interface) -> Any:
+    """In what the model itself answers it in."""
+    try:
+        return module.answer(*tensors) if isinstance(module, Called) else module(*tensors)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise _fails(error, stated) from error
 
 
 def _fails(error: Exception, stated: Interface) -> BuilderError:
@@ -168,14 +159,9 @@ def _load(path: Path) -> torch.jit.ScriptModule:
 def _observed(module: torch.nn.Module, stated: Interface) -> Interface:
     seen = []
     for size in (5, 7):
-        try:
-            with quiet(), torch.inference_mode():
-                value = module(*_tensors(stated, 2, size))
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise _fails(error, stated) from error
-        count = len(flatten(value))
-        names = [spec.name for spec in stated.outputs] or (
-            ["output"] if count == 1 else [f"output_{index}" for index in range(count)])
+        with quiet(), torch.inference_mode():
+            value = _answer(module, _tensors(stated, 2, size), stated)
+        names = [spec.name for spec in stated.outputs] or flat_names(value)
         seen.append(observed_outputs(value, names, 2))
     return Interface(inputs=stated.inputs, outputs=with_free_sizes(*seen))
 

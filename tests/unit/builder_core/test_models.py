@@ -254,6 +254,26 @@ class TestExportCheck:
             TorchModel(Branching(), spec, name="m").export_onnx(tmp_path / "m.onnx", 18)
         assert caught.value.reason == "ExportFailed"
         assert "branches" in caught.value.remedy
+        assert "one size" not in caught.value.remedy
+
+    def test_who_leaves_sizes_free_is_told_that_one_may_do(self, torch: Any, tmp_path: Path) -> None:
+        from enginewright_builder.models.torch_base import TorchModel
+
+        class OfOneLength(torch.nn.Module):  # type: ignore[misc]
+            """As models are that keep numbers of the first length that they see."""
+
+            def forward(self, ids: Any) -> Any:
+                return ids * torch.tensor(list(range(ids.shape[1])))
+
+        def model(size: int | str) -> TorchModel:
+            ids, places = (TensorSpec(name=name, dtype="int64", shape=("batch", size)) for name in ("ids", "places"))
+            return TorchModel(OfOneLength(), Interface(inputs=(ids,), outputs=(places,)), name="m")
+
+        with pytest.raises(UserError) as caught:
+            model("16..512").export_onnx(tmp_path / "m.onnx", 18)
+        assert "write one size into spec.interface.inputs, to which clients fill up, such as ids [batch, 128]" in (
+            caught.value.remedy)
+        check_export(model(128), tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +300,30 @@ class TestHuggingFace:
         assert model.tokenize is not None
         assert model.tokenize(["a b", "c " * 50])["input_ids"].shape == (2, 24)
         check_export(model, tmp_path)
+
+    @pytest.mark.parametrize(("stated", "length"), [(12, 12), ("4..16", "4..16"), ("1..512", "1..24"),
+                                                    ("tokens", "1..24")])
+    def test_texts_are_as_long_as_the_user_states(self, stated: int | str, length: int | str, bert: Path,
+                                                  tmp_path: Path) -> None:
+        """And all of one length where that is a number: clients fill up, as evaluation data are."""
+        names = ("input_ids", "attention_mask")
+        model = load_model(locate(bert), Interface(inputs=tuple(
+            TensorSpec(name=name, dtype="int64", shape=("batch", stated)) for name in names)))
+        assert {spec.shape for spec in model.interface.inputs} == {("batch", length)}
+        assert model.tokenize is not None
+        longest = length if isinstance(length, int) else int(length.partition("..")[2])
+        assert model.tokenize(["a b", "c " * 50])["input_ids"].shape == (2, longest)
+        assert model.tokenize(["a b"])["attention_mask"].tolist() == (
+            [[1] * 4 + [0] * 8] if isinstance(length, int) else [[1] * 4])
+        check_export(model, tmp_path)
+
+    def test_longer_texts_than_the_source_takes_are_refused(self, bert: Path) -> None:
+        ids = TensorSpec(name="input_ids", dtype="int64", shape=("batch", 64))
+        with pytest.raises(UserError, match="takes texts of 24 tokens at most") as caught:
+            load_model(locate(bert), Interface(inputs=(ids,)))
+        assert caught.value.reason == "InterfaceInvalid"
+        assert caught.value.field == "spec.interface.inputs[input_ids].shape"
+        assert "[batch, 24]" in caught.value.remedy
 
     def test_sentence_layout_gives_one_normalised_vector(self, bert: Path, tmp_path: Path) -> None:
         folder = tmp_path / "sentence"

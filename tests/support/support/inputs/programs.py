@@ -13,6 +13,16 @@ from enginewright_builder.contract import Interface, TensorSpec
 
 Arrays = dict[str, NDArray[Any]]
 FROZEN = 3
+STRUCTURES = """
+def forward(self, pair: Dict[str, Tensor], more: List[Tensor], state: Tuple[Tensor, Tensor]):
+    total = pair["a"] - pair["b"]
+    for one in more:
+        if bool(one.sum() > 1e6):
+            total = total * one
+        else:
+            total = total + one
+    return {"total": [total], "kept": [state[0] + total, state[1]]}
+"""
 GAIN = Interface(inputs=(TensorSpec(name="gain", dtype="float32", value=(0.5,)),))
 
 
@@ -60,6 +70,24 @@ def scripted_with_gain(folder: Path) -> Path:
     import torch
 
     torch.jit.script(_gained().eval()).save(str(folder / "model.pt"))
+    return folder / "model.pt"
+
+
+def scripted_structures(folder: Path) -> Path:
+    """A dict, a list and a tuple of tensors in, and a dict of a tensor and a list out; a branch on values stays one."""
+    return scripted(STRUCTURES, folder)
+
+
+def scripted(forward: str, folder: Path) -> Path:
+    """A module of this code."""
+    import torch
+
+    class Module(torch.jit.ScriptModule):
+        pass
+
+    module = Module()
+    module.define(forward)
+    module.save(str(folder / "model.pt"))
     return folder / "model.pt"
 
 
@@ -123,10 +151,26 @@ def answers(path: Path, sent: Arrays) -> list[NDArray[Any]]:
     calls = [given] if not frozen_to else [[array[start:start + frozen_to] for array in given]
                                            for start in range(0, len(given[0]), frozen_to)]
     with torch.inference_mode():
-        told = [module(*map(torch.from_numpy, call)) for call in calls]
-    parts = [[one] if isinstance(one, torch.Tensor) else list(one) for one in told]
+        told = [module(*_structured(dict(zip(sent, map(torch.from_numpy, call), strict=True)))) for call in calls]
+    parts = [[one] if isinstance(one, torch.Tensor) else _flat(one) for one in told]
     return [np.concatenate([np.atleast_1d(part[place].numpy()) for part in parts])[:rows if frozen_to else None]
             for place in range(len(parts[0]))]
+
+
+def _structured(tensors: dict[str, Any]) -> list[Any]:
+    """Arguments: ``pair.a`` and ``pair.b`` are a dict, ``state.0`` and ``state.1`` a tuple, and ``more.0`` a list."""
+    taken: dict[str, dict[str, Any]] = {}
+    for name, tensor in tensors.items():
+        argument, _, key = name.partition(".")
+        taken.setdefault(argument, {})[key] = tensor
+    kinds: dict[str, Callable[[Any], Any]] = {"state": tuple, "more": list}
+    return [parts[""] if "" in parts else kinds[name](parts.values()) if name in kinds else parts
+            for name, parts in taken.items()]
+
+
+def _flat(answer: Any) -> list[Any]:
+    items = answer.values() if isinstance(answer, dict) else answer
+    return [one for item in items for one in (_flat(item) if isinstance(item, list) else [item])]
 
 
 def _product() -> Any:

@@ -178,6 +178,12 @@ ENTRIES = (
           source="TorchScript", interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),
                                                             *programs.GAIN.inputs)),
           how="Arguments of type `float`, `int` and `bool` need one; tensors may have one."),
+    Entry(name="lists, tuples and dicts of tensors", make=programs.scripted_structures, served=BATCHES,
+          source="TorchScript", interface=Interface(inputs=tuple(
+              TensorSpec(name=name, dtype="float32", shape=("batch", 4))
+              for name in ("pair.a", "pair.b", "more.0", "state.0", "state.1"))),
+          how="Each tensor is an input: `pair.a` of the dict `pair`, `more.0` of the list `more`. Outputs of a dict "
+              "are called by its keys: `total.0`."),
     Entry(name="TorchScript and a handler", make=torchserve.archived(programs.traced), served=BATCHES, source=MAR,
           interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=(programs.FROZEN, 16)),)),
           how="The handler is left out: clients send what the model itself takes."),

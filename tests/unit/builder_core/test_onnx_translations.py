@@ -1,0 +1,35 @@
+"""Operators that PyTorch's exporter to ONNX fails on by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.export import export_model
+from enginewright_builder.models.synthetic import example_inputs
+
+pytestmark = pytest.mark.torch
+
+
+def test_numbers_less_tensors(tmp_path: Path) -> None:
+    """Fractions and whole numbers, less whole numbers and fractions."""
+    import torch
+
+    from enginewright_builder.models.torch_base import TorchModel
+
+    class Less(torch.nn.Module):
+        def forward(self, x: Any, mask: Any) -> Any:
+            return (x * (1.0 - mask), (1 - mask) * x, 2.5 - x, torch.rsub(mask, 3, alpha=2),
+                    torch.rsub(mask, 0.5, alpha=2))
+
+    inputs = (TensorSpec(name="x", dtype="float32", shape=("batch", 8)),
+              TensorSpec(name="mask", dtype="int64", shape=("batch", 8)))
+    outputs = tuple(TensorSpec(name=f"y{place}", dtype="int64" if place == 3 else "float32", shape=("batch", 8))
+                    for place in range(5))
+    model = TorchModel(Less(), Interface(inputs=inputs, outputs=outputs), name="m")
+    checks = [example_inputs(model.interface, batch, seed=batch) for batch in (1, 5)]
+    assert [array.dtype.name for array in model.run(checks[0]).values()] == [spec.dtype for spec in outputs]
+    export_model(model, tmp_path, checks)  # raises where the answers differ
