@@ -77,10 +77,13 @@ class ServerArguments:
     def environment(self) -> dict[str, str]:
         """What vLLM takes from its environment alone. Where it runs eagerly nothing is compiled at all: without a C++
         compiler one request for log-probabilities of the prompt would end the engine. Threads that are bound to cores
-        would share them with whatever else is bound there."""
+        would share them with whatever else is bound there. As they are not bound, and their number is set for all, a
+        CPU's engine computes in its own process: in a worker of its own vLLM is imported once more, and both wait for
+        each other at each token."""
         given = {"VLLM_CPU_KVCACHE_SPACE": self.cache_gib, "OMP_NUM_THREADS": self.threads,
                  "TORCH_COMPILE_DISABLE": 1 if self.enforce_eager else None,
-                 "VLLM_CPU_OMP_THREADS_BIND": "nobind" if self.threads else None}
+                 "VLLM_CPU_OMP_THREADS_BIND": "nobind" if self.threads else None,
+                 "VLLM_ENABLE_V1_MULTIPROCESSING": 0 if self.threads else None}
         return {name: str(value) for name, value in given.items() if value is not None}
 
     def differences(self, other: ServerArguments) -> dict[str, tuple[object, object]]:

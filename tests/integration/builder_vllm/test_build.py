@@ -52,15 +52,6 @@ TOLERANCE, PROMPTS = 0.15, 20
 BASE = {"dtype", "cache_gib", "threads", "enforce_eager", "speculative_tokens", "draft"}
 
 
-class InTheEnginesProcess(VllmServer):
-    """Its worker is no process of its own, which would import vLLM once more: 9 of the 26 s of a processor that a start
-    takes. Nothing that this build shows hangs on that; what it published and the supervisor's servers start as users'
-    do."""
-
-    def variables(self) -> dict[str, str]:
-        return {**super().variables(), "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
-
-
 def reference_and_ngrams(folder: Path, arguments: ServerArguments, *, ready_seconds: float,
                          draft: Path | None = None) -> VllmServer:
     """To start a server for each candidate and setting would take minutes."""
@@ -68,7 +59,7 @@ def reference_and_ngrams(folder: Path, arguments: ServerArguments, *, ready_seco
         arguments.draft and arguments.speculative_tokens != PROPOSED)
     if arguments.dtype != "float32" or set(arguments.differences(ServerArguments())) - BASE or of_both:
         raise UserError("ServerLoadFailed", "not in this test")
-    return InTheEnginesProcess(folder, arguments, ready_seconds=ready_seconds, draft=draft)
+    return VllmServer(folder, arguments, ready_seconds=ready_seconds, draft=draft)
 
 
 def sharded(source: Path, folder: Path) -> Path:

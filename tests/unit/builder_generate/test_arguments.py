@@ -31,7 +31,8 @@ def test_each_setting_has_its_word_in_one_order() -> None:
         "--no-enable-chunked-prefill", "--gpu-memory-utilization=0.9",
         '--speculative-config={"method":"ngram","num_speculative_tokens":3}', "--enforce-eager"]
     assert settings.environment() == {"VLLM_CPU_KVCACHE_SPACE": "4", "OMP_NUM_THREADS": "2",
-                                      "TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+                                      "TORCH_COMPILE_DISABLE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+                                      "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 
 def test_a_draft_is_named_by_the_place_that_each_machine_fills_in(tmp_path: Path,
