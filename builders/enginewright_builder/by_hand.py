@@ -43,7 +43,7 @@ INFER, GENERATE = "infer", "generate"
 # Options that say nothing of the other task.
 _OF_GENERATE = ("ttft_ms", "tpot_ms", "context", "checkpoint", "draft")
 _OF_INFER = ("format", "calibration", "metric", "task_metric", "labels", "task_tolerance", "task_output", "queries",
-             "threshold", "group_by", "precision", "backend", "fallback", "max_batch_size", "latency_ms", "stop_when",
+             "threshold", "group_by", "precision", "backend", "fallback", "max_batch_size", "latency_ms",
              "interface", "profile")
 # Libraries that the Python backend may run an engine with.
 PYTHON_RUNTIMES = ("onnxruntime", "tensorrt", "torch")
@@ -137,7 +137,8 @@ def _generate_request(options: argparse.Namespace, output: Path, name: str) -> B
     evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
     return BuildRequest(
         model_name=name, source=SourceRequest(uri=options.model),
-        engine=EngineRequest(build_budget_seconds=options.budget_seconds or BUDGET_SECONDS["cpu"]),
+        engine=EngineRequest(build_budget_seconds=options.budget_seconds or BUDGET_SECONDS["cpu"],
+                             stop_when=options.stop_when),
         accuracy=AccuracyRequest(metric=AGREEMENT, tolerance=options.tolerance, evaluation=evaluation),
         store_path=str(output), device=hand_device(options.accelerator),
         # By hand there is no image: the version of the server stands for it.
@@ -236,7 +237,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="time for building and measuring (default 300 on a GPU, 1800 on a CPU and for language "
                              "models)")
     parser.add_argument("--stop-when", choices=("budgetSpent", "objectiveMet"), default=EngineRequest.stop_when,
-                        help="objectiveMet: try no more once one meets --latency-ms (default %(default)s)")
+                        help="objectiveMet: try no more once one meets --latency-ms, or of a language model --ttft-ms and "
+                             "--tpot-ms (default %(default)s)")
     parser.add_argument("--profile", action="store_true",
                         help="leave traces of the engine's layers beside the report, which Perfetto opens")
     parser.add_argument("--interface", metavar="JSON", help="spec.interface of an OptimisedModel, as kubectl get "

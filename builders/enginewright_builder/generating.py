@@ -11,6 +11,7 @@ from enginewright_builder import own_device
 from enginewright_builder.contract import (
     DRAFT_FOLDER,
     LANGUAGE_MODEL_FOLDER,
+    OBJECTIVE_MET,
     SMOKE_FILE,
     BuildRequest,
     CandidateSummary,
@@ -67,7 +68,7 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
     bench = Bench(folder=resolved.model.path, asks=resolved.asks, aim=aim, tolerance=request.accuracy.tolerance,
                   load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server,
                   checkpoints={name: one.path for name, one in resolved.checkpoints.items()},
-                  drafts={name: one.path for name, one in resolved.drafts.items()})
+                  drafts={name: one.path for name, one in resolved.drafts.items()}, stop_when=request.engine.stop_when)
     result = run_on_time(_compete(bench, resolved, read, here, steps))
     document = serving(result, aim, request.accuracy.tolerance)
     outcome = Outcome(kind="build", ok=True, source=resolved.source, fingerprint=request.fingerprint(), built=now(),
@@ -213,7 +214,8 @@ def command(request: BuildRequest) -> str:
         "--task": "generate", "--model": request.source.uri, "--evaluation": evaluation.uri if evaluation else "",
         "--tolerance": f"{request.accuracy.tolerance:g}", "--ttft-ms": f"{wishes.ttft_ms:g}" if wishes.ttft_ms else "",
         "--tpot-ms": f"{wishes.tpot_ms:g}" if wishes.tpot_ms else "",
-        "--context": str(wishes.context_tokens or ""), "--budget-seconds": str(request.engine.build_budget_seconds)}
+        "--context": str(wishes.context_tokens or ""), "--budget-seconds": str(request.engine.build_budget_seconds),
+        "--stop-when": OBJECTIVE_MET if request.engine.stop_when == OBJECTIVE_MET else ""}
     named = [("--checkpoint", wishes.checkpoints), ("--draft", wishes.drafts)]
     return in_words(options, [word for option, listed in named for one in listed
                               for word in (option, f"{one.name}={one.uri}")])

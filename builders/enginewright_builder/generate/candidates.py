@@ -44,6 +44,11 @@ class Candidate:
         return bool(self.checkpoint or self.arguments.quantization)
 
     @property
+    def listed(self) -> bool:
+        """Whether the user named it: a checkpoint or a draft."""
+        return bool(self.checkpoint or self.arguments.draft)
+
+    @property
     def speculates(self) -> bool:
         return self.arguments.speculative_tokens is not None
 

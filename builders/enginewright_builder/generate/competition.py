@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from enginewright_builder.contract import OBJECTIVE_MET
 from enginewright_builder.generate.candidates import Candidate, proposing, together
 from enginewright_builder.generate.speculation import better_number
 from enginewright_builder.generate.sweep import LEAST_GAIN, Point, gains, moves
-from enginewright_builder.generate.trial import Bench, Known, Trial
+from enginewright_builder.generate.trial import Bench, Known, Trial, ended
 
 Progress = Callable[[float, str], None]
 
@@ -29,24 +30,34 @@ class Result:
 async def candidates_of(bench: Bench, reference: Candidate, listed: Sequence[Candidate],
                         progress: Progress) -> tuple[list[Trial], Known]:
     """All that this device can do, the reference first, and each draft once more where it would gain with another
-    number of tokens at once; then those together that serve better than the reference."""
+    number of tokens at once; then those together that serve better than the reference. Where the build is to stop
+    early, no more than the user's own once one keeps the objective."""
     first, known = await bench.reference(reference)
     progress(1 / (len(listed) + 2), f"{first.name}: {described(first.best)}")
     trials, tried = [first], list[Candidate]()
 
     async def attempt(candidate: Candidate, fraction: float) -> Trial:
         tried.append(candidate)
-        trials.append(await bench.trial(candidate, known))
+        enough = "" if candidate.listed or candidate.unavailable else _enough(bench, trials)
+        trials.append(ended(candidate, "Skipped", enough) if enough else await bench.trial(candidate, known))
         progress(fraction, f"{candidate.name}: {trials[-1].verdict}{_because(trials[-1])}")
         return trials[-1]
 
     for number, candidate in enumerate(listed, 2):
         trial = await attempt(candidate, number / (len(listed) + 2))
-        if another := _better_draft(trial, first):
+        if not _enough(bench, trials) and (another := _better_draft(trial, first)):
             await attempt(another, number / (len(listed) + 2))
-    if merged := together(_that_gained(tried, trials), reference.arguments):
+    if not _enough(bench, trials) and (merged := together(_that_gained(tried, trials), reference.arguments)):
         await attempt(merged, 1.0)
     return trials, known
+
+
+def _enough(bench: Bench, trials: Sequence[Trial]) -> str:
+    """Why no more is tried though there is time; empty where that is not so."""
+    if bench.stop_when != OBJECTIVE_MET or not bench.aim.asked:
+        return ""
+    found = next((one.name for one in trials if one.verdict == "Passed" and one.best.meets), "")
+    return f"spec.engine.stopWhen is {OBJECTIVE_MET}, and {found} keeps spec.objective.tokens" if found else ""
 
 
 def _better_draft(trial: Trial, first: Trial) -> Candidate | None:
@@ -83,7 +94,7 @@ async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, lo
     measured again: machines change while they are measured, and what ships is to be better than both. Where that could
     not be, the default ships."""
     first, found, leader = trials[0], list(trials), chosen(trials)
-    planned = moves(leader.best.concurrency, longest=longest, gpu=gpu)
+    planned = [] if _enough(bench, trials) else moves(leader.best.concurrency, longest=longest, gpu=gpu)
     for number, move in enumerate(planned):
         arguments = move.applied(leader.arguments)
         if arguments is None:

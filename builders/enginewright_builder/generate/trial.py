@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
 
-from enginewright_builder.contract import Verdict
+from enginewright_builder.contract import StopWhen, Verdict
 from enginewright_builder.errors import BuilderError, UserError, brief
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
@@ -83,7 +83,8 @@ class Known:
 @dataclass(frozen=True, kw_only=True)
 class Bench:
     """What all trials of a build share. Each gets ``load_seconds`` of load. The source is in ``folder``;
-    ``checkpoints`` are the folders of others by their names, ``drafts`` those of models that propose tokens."""
+    ``checkpoints`` are the folders of others by their names, ``drafts`` those of models that propose tokens.
+    ``stop_when`` says when no more are tried."""
 
     folder: Path
     asks: Sequence[Ask]
@@ -94,6 +95,7 @@ class Bench:
     open: Open
     checkpoints: Mapping[str, Path] = field(default_factory=dict)
     drafts: Mapping[str, Path] = field(default_factory=dict)
+    stop_when: StopWhen = "budgetSpent"
 
     @property
     def left(self) -> float:
@@ -135,24 +137,24 @@ class Bench:
     async def trial(self, candidate: Candidate, known: Known, rival: Point | None = None) -> Trial:
         """With a ``rival`` it is put under load first, and held against the reference only where it serves better."""
         if candidate.unavailable:
-            return _ended(candidate, "Skipped", candidate.unavailable)
+            return ended(candidate, "Skipped", candidate.unavailable)
         left = self.left - known.again
         if left < known.seconds:
-            return _ended(candidate, "Skipped", f"the time budget of {self.budget.seconds:.0f} s leaves "
+            return ended(candidate, "Skipped", f"the time budget of {self.budget.seconds:.0f} s leaves "
                           f"{max(0.0, self.budget.left):.0f} s, it takes about {known.seconds:.0f}, and "
                           f"{known.again:.0f} are for vLLM's own settings, which are measured again")
         try:
             async with asyncio.timeout(left):
                 return await self._trial(candidate, known, rival)
         except TimeoutError:
-            return _ended(candidate, "Failed", "the time budget ended while it was tried")
+            return ended(candidate, "Failed", "the time budget ended while it was tried")
         except BuilderError as error:
-            return _ended(candidate, "Failed", cause(error))
+            return ended(candidate, "Failed", cause(error))
 
     async def _trial(self, candidate: Candidate, known: Known, rival: Point | None) -> Trial:
         async with self._server(candidate) as server, Client(server.http_url) as client:
             if candidate.checkpoint and (reason := await self._otherwise(client, known)):
-                return dataclasses.replace(_ended(candidate, "AccuracyRefused", reason),
+                return dataclasses.replace(ended(candidate, "AccuracyRefused", reason),
                                            start_seconds=server.start_seconds)
             points = await self._load(client, server) if rival else []
             slower = rival is not None and not gains(best(points), rival)
@@ -202,7 +204,8 @@ def cause(error: BuilderError) -> str:
     return brief(ValueError(error.message.partition(f". {LOG_FOLLOWS}")[0]), LINES)
 
 
-def _ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:
+def ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:
+    """One that no load was put on."""
     return Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments, verdict=verdict,
                  reason=reason, checkpoint=candidate.checkpoint)
 

@@ -141,7 +141,7 @@ _OF_A_TASK = (
     Broken("a largest batch of a language model", _language(engine={"maxBatchSize": 8}),
            "spec.engine.maxBatchSize", "8", "write 32", "spec.engine.maxBatchSize is of Triton's batches"),
     Broken("a language model that is soon content", _language(engine={"stopWhen": "objectiveMet"}),
-           "spec.engine.stopWhen", "objectiveMet", "write budgetSpent", "spec.engine.stopWhen objectiveMet looks for"),
+           "spec.engine.stopWhen", "objectiveMet", "add spec.objective.tokens", "needs spec.objective.latency, or of a"),
     Broken("a language model that falls back", _language(engine={"fallback": "source"}),
            "spec.engine.fallback", "source", "write none", "spec.engine.fallback source is of engines"),
     Broken("a language model that is profiled", _language(engine={"profile": True}),

@@ -4,7 +4,7 @@ more at the end."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -46,8 +46,11 @@ class Bench:
 
     load_seconds = 1.0
 
-    def __init__(self, values: Mapping[str, float], again: float = 10.0, left: float = 100.0) -> None:
+    def __init__(self, values: Mapping[str, float], again: float = 10.0, left: float = 100.0,
+                 stop_when: str = "budgetSpent", ttft_ms: float = 0.0, late: Collection[str] = ()) -> None:
         self.values, self.again, self.left, self.tried = values, again, left, list[str]()
+        self.stop_when, self.aim = stop_when, Aim(objective=Objective(ttft_ms=ttft_ms))
+        self.late = late
 
     async def reference(self, one: Candidate) -> tuple[Trial, Known]:
         return self._trial(one), Known(records=(), floor=(), version="1", seconds=1.0, again=2.0)
@@ -65,7 +68,7 @@ class Bench:
 
     def _trial(self, one: Candidate) -> Trial:
         value = self.values.get(one.name, 10.0)
-        load = at(value, tpot_ms=8.0, guessed=WASTED) if one.arguments.draft else at(value)
+        load = at(value, tpot_ms=8.0, guessed=WASTED) if one.arguments.draft else at(value, meets=one.name not in self.late)
         return Trial(name=one.name, precision=one.precision, arguments=one.arguments, verdict="Passed",
                      points=(load,), judgement=PASSED, start_seconds=1.0,
                      checkpoint=one.checkpoint)
@@ -151,3 +154,25 @@ async def test_a_draft_is_tried_once_more_with_as_many_tokens_as_its_own_measure
 async def test_the_load_of_a_draft_says_what_was_taken() -> None:
     result = await competed(Bench({"draft small, 2 tokens": 13}), "draft small, 2 tokens")
     assert "150 of 400 proposed tokens taken" in result.shipped.reason
+
+
+async def test_with_the_objective_kept_no_more_than_the_users_own_are_tried_where_that_is_asked_for() -> None:
+    content: dict[str, Any] = {"stop_when": "objectiveMet", "ttft_ms": 500.0}
+    draft = "draft small, 4 tokens"
+    bench = Bench({"grams": 20, "awq": 12}, **content)
+    result = await competed(bench, "awq", draft, "grams", "cache")
+    assert bench.tried == ["awq", draft, "fp32 again"]
+    assert result.shipped.name == "awq"
+    skipped = {one.name: one.reason for one in result.trials if one.verdict == "Skipped"}
+    assert set(skipped) == {"grams", "cache"}
+    assert "stopWhen is objectiveMet, and fp32 keeps" in skipped["grams"]
+    for others in ({**content, "ttft_ms": 0.0}, {**content, "stop_when": "budgetSpent"}):
+        bench = Bench({"grams": 20}, **others)
+        await competed(bench, "grams")
+        assert "grams" in bench.tried
+
+
+async def test_it_goes_on_until_one_keeps_the_objective() -> None:
+    bench = Bench({}, stop_when="objectiveMet", ttft_ms=500.0, late=("fp32",))
+    await competed(bench, "grams", "cache")
+    assert bench.tried == ["grams", "fp32 again"]

@@ -82,7 +82,8 @@ class EngineSpec(SpecModel):
     stop_when: Literal["budgetSpent", "objectiveMet"] = "budgetSpent"
     """When no more candidates are tried: once the time budget is spent or all are tried; or with objectiveMet as soon
     as one that may be served takes at most half of spec.objective.latency for a single sample, before the server's own
-    time. A change rebuilds."""
+    time. Of a language model: as soon as one that may be served keeps spec.objective.tokens, but for checkpoints and
+    drafts, which are all tried. A change rebuilds."""
     fallback: Literal["none", "source"] = "none"
     """What is served when no candidate may be, for lack of speed, accuracy or time: none, so that nothing new is; or
     source, the source model itself in full precision, which passes the accuracy gate like any other. With source, the

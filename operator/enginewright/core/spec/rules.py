@@ -200,9 +200,11 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
              message="'spec.engine.backend ' + self.engine.backend + ' builds no ' + self.engine.precision + '; write "
                      "auto or onnxruntime, or set spec.engine.precision to auto'", expression=True,
              field=".engine.precision"),
-        Rule(rule="self.engine.stopWhen != 'objectiveMet' || has(self.objective.latency)",
-             message="spec.engine.stopWhen objectiveMet needs spec.objective.latency to know when a candidate is "
-                     "enough; add that, or write budgetSpent", field=".engine.stopWhen"),
+        Rule(rule="self.engine.stopWhen != 'objectiveMet' || has(self.objective.latency) || "
+                  "has(self.objective.tokens)",
+             message="spec.engine.stopWhen objectiveMet needs spec.objective.latency, or of a language model "
+                     "spec.objective.tokens, to know when a candidate is enough; add that, or write budgetSpent",
+             field=".engine.stopWhen"),
         Rule(rule="self.objective.minimise != 'energy' || has(self.objective.latency)",
              message="spec.objective.minimise energy needs spec.objective.latency: it chooses among configurations "
                      "that keep a latency; add that, or write cost", field=".objective.minimise"),

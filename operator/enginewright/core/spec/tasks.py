@@ -57,8 +57,6 @@ FOREIGN: tuple[Foreign, ...] = (
     _value("engine.backend", _CANDIDATES, "auto"),
     _value("engine.precision", _CANDIDATES, "auto"),
     _value("engine.maxBatchSize", _BATCHES, 32),
-    _value("engine.stopWhen", "looks for a latency of whole answers, which a language model does not have",
-           "budgetSpent"),
     _value("engine.fallback", _CANDIDATES, "none"),
     _value("engine.profile", "traces the layers of engines for tensors, and vLLM runs a language model", False,
            remedy="remove it"),

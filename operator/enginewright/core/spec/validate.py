@@ -27,7 +27,7 @@ from enginewright.core.spec.response_cache_rules import response_cache_problems
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.sequence_rules import state_problems
 from enginewright.core.spec.source import InputSpec, InterfaceSpec
-from enginewright.core.spec.tasks import batch_problems, sequence_problems, task_problems
+from enginewright.core.spec.tasks import batch_problems, generates, sequence_problems, task_problems
 from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
 
@@ -227,11 +227,11 @@ def _objective(spec: Spec) -> Iterator[Problem]:
     if latency is not None and latency.milliseconds < 0.05:
         yield _problem("spec.objective.latency.milliseconds", latency.milliseconds,
                        "is less than a request's time on the wire", "write milliseconds, such as 20")
-    if latency is None and spec.engine.stop_when == OBJECTIVE_MET:
-        yield _problem("spec.engine.stopWhen", spec.engine.stop_when,
-                       "needs spec.objective.latency to know when a candidate is enough",
-                       "add spec.objective.latency, or write budgetSpent")
     tokens = spec.objective.tokens
+    if latency is None and tokens is None and spec.engine.stop_when == OBJECTIVE_MET:
+        needed = f"spec.objective.{'tokens' if generates(spec) else 'latency'}"
+        yield _problem("spec.engine.stopWhen", spec.engine.stop_when,
+                       f"needs {needed} to know when a candidate is enough", f"add {needed}, or write budgetSpent")
     if tokens is not None and tokens.ttft_milliseconds is None and tokens.tpot_milliseconds is None:
         yield _problem("spec.objective.tokens", tokens.model_dump(by_alias=True, exclude_none=True), "needs a time",
                        "write ttftMilliseconds, such as 500, tpotMilliseconds, such as 50, or both")

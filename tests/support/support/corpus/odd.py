@@ -72,6 +72,9 @@ def _odd() -> Iterator[tuple[str, str, Raw]]:
         placement=_CPU, engine={"precision": "int8"})
     yield "spec.engine.stopWhen", "an objective that is met", _spec(
         engine={"stopWhen": "objectiveMet"}, objective={"latency": {"milliseconds": 0.05}})
+    yield "spec.engine.stopWhen", "tokens that come in time", _spec(
+        task="generate", engine={"stopWhen": "objectiveMet"}, objective={"tokens": {"ttftMilliseconds": 500}},
+        accuracy={"evaluation": {"uri": "pvc://m/e"}})
     yield "spec.objective.minimise", "energy of whole GPUs", _spec(
         objective={"minimise": "energy", "latency": {"milliseconds": 600_000}})
     yield "spec.batching.preferredBatchSizes", "the largest batch", _spec(
