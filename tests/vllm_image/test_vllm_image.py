@@ -25,6 +25,7 @@ from support.language_model import tiny
 from support.restricted import Container, container
 
 IMAGE = "server-vllm"
+LLAMA = "vllm-model_executor-models-llama-LlamaForCausalLM.json"
 ASKED, MODEL = "/opt/asked", "/model"
 # Name in what it has → package of the lock.
 LOCKED = {"PyTorch": "torch", "transformers": "transformers", "NumPy": "numpy", "Tokenizers": "tokenizers",
@@ -104,6 +105,13 @@ def test_it_serves_and_its_record_holds(server: Container) -> None:
     label = rf'{{[^}}]*{names.model_label}="m"[^}}]*}}'
     for name in (names.pending, names.successes, names.busy, names.queued_for):
         assert re.search(rf"^{name}{label} \S+$", told["metrics"], re.MULTILINE), name
+
+
+def test_it_knows_the_architecture_and_imports_vllm_no_more_often_than_it_must(server: Container) -> None:
+    given, used = (json.loads(server.run("cat", f"{place}/modelinfos/{LLAMA}"))
+                   for place in ("/usr/local/share/vllm", "/tmp/.cache/vllm"))
+    assert used == given
+    assert given["modelinfo"]["is_text_generation_model"] is True
 
 
 def test_it_ends_by_itself_when_it_is_asked_to(server: Container) -> None:
