@@ -237,8 +237,8 @@ def _parser() -> argparse.ArgumentParser:
                         help="time for building and measuring (default 300 on a GPU, 1800 on a CPU and for language "
                              "models)")
     parser.add_argument("--stop-when", choices=("budgetSpent", "objectiveMet"), default=EngineRequest.stop_when,
-                        help="objectiveMet: try no more once one meets --latency-ms, or of a language model --ttft-ms and "
-                             "--tpot-ms (default %(default)s)")
+                        help="objectiveMet: try no more once one meets --latency-ms, or for language models the times "
+                             "of tokens (default %(default)s)")
     parser.add_argument("--profile", action="store_true",
                         help="leave traces of the engine's layers beside the report, which Perfetto opens")
     parser.add_argument("--interface", metavar="JSON", help="spec.interface of an OptimisedModel, as kubectl get "

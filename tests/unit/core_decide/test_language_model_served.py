@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
+from enginewright.core.conditions import unknown
 from enginewright.core.config import OperatorConfig, Prices
+from enginewright.core.decide.conditions.evidence import objective
+from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.manifests import engine_record, read_record
 from enginewright.core.manifests.record import OUTCOME_FILE
 from enginewright.core.observed import ClaimView
 from enginewright.core.plan import Apply
+from enginewright.core.reasons import Condition, Reason
+from enginewright.core.spec import Spec
 from enginewright.reconcile.targets import target_of
 from enginewright_builder.contract import Outcome, TokenWork
 from support.cluster import SPEC, Cluster, resolved
@@ -41,8 +46,16 @@ def test_what_a_build_published_is_served() -> None:
     assert cluster.says("EngineBuilt") == "True/Built"
     assert "the vllm bf16 language model" in cluster.condition("EngineBuilt")["message"]
     assert cluster.says("ObjectiveMet") == "True/NoObjective"
+    first_token = cluster.status["engine"]["tokens"]["ttftP99Milliseconds"]
+    assert cluster.status["summary"]["p99"] == f"{first_token:.1f} ms"
     (record,) = cluster.records.values()
     assert record.outcome.generate == language_model()
+
+
+def test_without_an_objective_it_says_what_could_be_asked_for() -> None:
+    spec = Spec.model_validate({**SPEC, "task": "generate"})
+    engine = EngineResult(verdict=unknown(Condition.ENGINE_BUILT, Reason.WAITING_FOR_SOURCE, ""))
+    assert objective(spec, engine).message == "spec.objective asks for no times of tokens."
 
 
 def test_its_accuracy_is_told_in_next_tokens() -> None:

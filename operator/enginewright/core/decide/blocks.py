@@ -274,6 +274,12 @@ def placement_block(
     )
 
 
+def _p99(engine: EngineStatus) -> str | None:
+    """As the build measured it: of a language model until the first token."""
+    found = engine.tokens.ttft_p99_milliseconds if engine.tokens else engine.p99_milliseconds
+    return None if found is None else f"{found:.1f} ms"
+
+
 def summary_block(
     engine: EngineStatus | None,
     cost: CostStatus | None,
@@ -290,7 +296,7 @@ def summary_block(
         ships=engine.ships if engine else None,
         replicas=f"{ready}/{wanted}",
         queue=None if depth is None else str(depth),
-        p99=f"{engine.p99_milliseconds:.1f} ms" if engine and engine.p99_milliseconds is not None else None,
+        p99=_p99(engine) if engine else None,
         live_p99=f"{scaling.p99_milliseconds:.1f} ms" if scaling and scaling.p99_milliseconds is not None else None,
         accelerator=placement.description if placement else None,
         speedup=f"{engine.speedup:.1f}x" if engine and engine.speedup is not None else None,

@@ -96,7 +96,8 @@ def _columns() -> list[dict[str, Any]]:
         column("Precision", ".status.summary.precision", "Precision of the engine."),
         column("Replicas", ".status.summary.replicas", "Ready and wanted replicas."),
         column("Queue", ".status.summary.queue", "Queued requests."),
-        column("Build-P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build."),
+        column("Build-P99", ".status.summary.p99", "99th percentile of the latency, as measured by the build; of a "
+               "language model until the first token."),
         column("Live-P99", ".status.summary.liveP99",
                "99th percentile of the latency in the last minute, where servers export it.", wide=True),
         column("Age", ".metadata.creationTimestamp", "Time since creation.", kind="date"),

@@ -32,7 +32,7 @@ class SummaryStatus(StatusModel):
     queue: str | None = None
     """Queued requests."""
     p99: str | None = None
-    """99th percentile latency as measured by the build."""
+    """99th percentile latency as measured by the build; of a language model until the first token."""
     live_p99: str | None = Field(default=None, alias="liveP99")
     """99th percentile latency of the last minute, as the servers count it."""
     accelerator: str | None = None

@@ -9,6 +9,7 @@ from enginewright.core.language_models import asks_of_tokens
 from enginewright.core.published import published
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.spec import Spec
+from enginewright.core.spec.tasks import generates
 from enginewright_builder.contract import EngineSummary, GenerateSummary
 
 
@@ -58,7 +59,8 @@ def _agreement(spec: Spec, summary: GenerateSummary) -> str:
 
 def objective(spec: Spec, engine: EngineResult) -> Verdict:
     if not (spec.objective.latency or spec.objective.throughput or asks_of_tokens(spec)):
-        return good(Condition.OBJECTIVE_MET, Reason.NO_OBJECTIVE, "spec.objective asks for no latency or throughput.")
+        asked = "no times of tokens" if generates(spec) else "no latency or throughput"
+        return good(Condition.OBJECTIVE_MET, Reason.NO_OBJECTIVE, f"spec.objective asks for {asked}.")
     summary = published(engine.record.outcome) if engine.record else None
     if summary is None:
         return unknown(Condition.OBJECTIVE_MET, Reason.WAITING_FOR_ENGINE, "Measured when the engine is built.")
