@@ -13,8 +13,8 @@ comma := ,
 demo: deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 2 min warm)
 	hack/demo/begin.sh demo $(ARGS)
 
-demo-llm: deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled
-	hack/demo/begin.sh demo.llm
+demo-llm: deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled (ARGS=--brief: few configurations)
+	hack/demo/begin.sh demo.llm $(ARGS)
 
 demo-clean: venv ## Remove everything that the demos made
 	PYTHONPATH=hack $(VENV)/bin/python -m demo --clean

@@ -187,7 +187,7 @@ def _at_once(volumes: Iterable[Sequence[str]]) -> None:
 
 def build_and_wait(kube: Kube, summary: Summary, budget_seconds: int | None = None) -> None:
     model = built(kube, summary, NAMESPACE, MODEL, build_seconds=600, rollout_seconds=180,
-                  budget_seconds=budget_seconds)
+                  otherwise={"engine": {"buildBudgetSeconds": budget_seconds}} if budget_seconds else None)
     engine = model["status"]["engine"]
     summary.ready = True
     summary.backend, summary.precision = engine["backend"], engine["precision"]
@@ -216,14 +216,15 @@ def is_busy() -> bool:
 
 
 def built(kube: Kube, summary: Timed, namespace: str, name: str, *, build_seconds: float, rollout_seconds: float,
-          budget_seconds: int | None = None) -> dict[str, Any]:
-    """Applies ``name``.yaml, with another time budget where one is given, and shows what competed; returns the
+          otherwise: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """Applies ``name``.yaml, with ``otherwise`` in its blocks below ``spec``, and shows what competed; returns the
     OptimisedModel once it is ready. Raises :class:`StepError`."""
-    say(f"kubectl apply -f hack/demo/{name}.yaml"
-        + (f"   with spec.engine.buildBudgetSeconds: {budget_seconds}" if budget_seconds else ""))
+    said = ", ".join(f"spec.{block}.{field}: {json.dumps(value)}" for block, fields in (otherwise or {}).items()
+                     for field, value in fields.items())
+    say(f"kubectl apply -f hack/demo/{name}.yaml" + (f"   with {said}" if said else ""))
     wanted = yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text())
-    if budget_seconds:
-        wanted["spec"]["engine"]["buildBudgetSeconds"] = budget_seconds
+    for block, fields in (otherwise or {}).items():
+        wanted["spec"].setdefault(block, {}).update(fields)
     with summary.timed("ready"):
         with summary.timed("build"), disturbed():
             kube("apply", "-f", "-", stdin=json.dumps(wanted))

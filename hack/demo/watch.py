@@ -24,7 +24,8 @@ def condition(model: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -> dict[str, Any]:
-    """Waits until condition ``kind`` is True for the current generation, with a bar while a build runs.
+    """Waits until condition ``kind`` is True for the current generation, with a bar while a build runs; where no
+    terminal shows that, with a line for each step.
 
     Raises :class:`StepError` with the conditions' messages after ``timeout`` seconds, or at once when a condition says
     that nothing will change by itself.
@@ -33,10 +34,13 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
     columns = (TextColumn("  {task.description:<28}"), BarColumn(36), TaskProgressColumn(), TimeElapsedColumn(),
                TextColumn("{task.fields[detail]}", markup=False))
     with Progress(*columns, transient=False) as bars:
-        bar = bars.add_task("waiting for the operator", total=1.0, detail="")
+        bar, told = bars.add_task("waiting for the operator", total=1.0, detail=""), ""
         while time.monotonic() < deadline:
             model = kube.json("get", "optimisedmodel", name, "-n", namespace)
-            _show(bars, bar, kube, namespace, name, model)
+            shown = _show(bars, bar, kube, namespace, name, model)
+            if shown not in ("", told) and not bars.console.is_terminal:
+                bars.console.print(f"  {shown}", markup=False, highlight=False, soft_wrap=True)
+                told = shown
             found = condition(model, kind)
             if found.get("status") == "True" and found.get("observedGeneration") == model["metadata"]["generation"]:
                 bars.update(bar, completed=1.0, description=f"{kind}: {found['reason']}", detail="")
@@ -61,18 +65,22 @@ def _fail_early(model: dict[str, Any]) -> None:
             raise StepError(f"{item['type']} is False: {item['reason']}\n{explain(model)}")
 
 
-def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model: dict[str, Any]) -> None:
+def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model: dict[str, Any]) -> str:
+    """What it shows, in words."""
     built = condition(model, "EngineBuilt")
     if built.get("status") == "True":
         rollout = condition(model, "RolloutComplete")
-        bars.update(bar, completed=1.0, description=f"rollout: {rollout.get('reason', '')}", detail="")
-        return
+        said = f"rollout: {rollout.get('reason', '')}"
+        bars.update(bar, completed=1.0, description=said, detail="")
+        return said
     line = _newest_progress(kube, namespace, name)
     if line:
         bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}",
                     detail=line["detail"][:DETAIL_WIDTH])
-    elif built:
+        return f"build: {line['step']}: {line['detail']}"
+    if built:
         bars.update(bar, description=built["reason"])
+    return str(built.get("reason", ""))
 
 
 def _newest_progress(kube: Kube, namespace: str, name: str) -> dict[str, Any] | None:

@@ -55,6 +55,11 @@ programs() {
   step programs hack/cluster/cluster build
 }
 
+# While the cluster's programs are compiled: where no cache has it, the image of vLLM takes minutes of network and disk.
+image_of_vllm() {
+  step image-vllm "${gently[@]}" hack/images/images build server-vllm
+}
+
 # A cluster that was not there before is not left behind.
 end_to_end() {
   local was_up=0
@@ -184,7 +189,7 @@ run_beside with_tritonserver
 run_beside with_apiserver with_vllm
 if reason="$(hack/dev/can-run-node.sh)"; then
   say "beside the end-to-end tests, into build/test: all that needs no node"
-  run_beside without_servers
+  run_beside image_of_vllm without_servers
   row programs end_to_end
 else
   row programs without_servers
