@@ -7,6 +7,7 @@ its CRD lacks without a word, in spec as in status, so an operator that is newer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from enginewright.core import labels
@@ -19,9 +20,15 @@ def missing_fields(document: Mapping[str, Any]) -> tuple[str, ...]:
     ``document`` is the OpenAPI v3 document of the API's group and version, as the apiserver publishes it. Raises
     ``ValueError`` where it does not hold the kind.
     """
-    ours = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    return tuple(_missing(_ours(), _schema(document), ""))
+
+
+@cache
+def _ours() -> Mapping[str, Any]:
+    """Made once: that takes a third of a second of a processor, in which nothing else of the operator goes on."""
+    properties = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     # What metadata holds is the apiserver's own.
-    return tuple(_missing({"properties": {part: ours[part] for part in ("spec", "status")}}, _schema(document), ""))
+    return {"properties": {part: properties[part] for part in ("spec", "status")}}
 
 
 def served(status: Mapping[str, Any], missing: Iterable[str]) -> Mapping[str, Any]:
