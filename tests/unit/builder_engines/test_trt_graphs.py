@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -25,10 +26,15 @@ from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.tensors import Tensors
 
+Test = TypeVar("Test", bound=Callable[..., object])
 RNG = np.random.default_rng(7)
 WIDTH, HEADS, TOKENS = 64, 4, 12
-# Each graph is written by a process of its own, which imports PyTorch with ModelOpt.
-modelopt = pytest.mark.torch
+
+
+def modelopt(test: Test) -> Test:
+    """Marks a test in which ModelOpt writes a graph."""
+    marked: Test = pytest.mark.torch(pytest.mark.usefixtures("warm_modelopt")(test))
+    return marked
 
 
 def weights(graph: dict[str, Any], name: str, *shape: int) -> str:
@@ -294,7 +300,7 @@ def test_a_graph_in_which_nothing_is_worth_quantising_is_refused(tmp_path: Path)
         typed_graph("int8", exported(source), context)
 
 
-@modelopt
+@pytest.mark.torch
 def test_a_graph_that_modelopt_cannot_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "broken.onnx").write_bytes(b"no graph")
     with pytest.raises(UserError) as caught:

@@ -210,6 +210,7 @@ def test_tensorrt_reads_int4_behind_a_dequantizelinear_in_whole_blocks_alone(mod
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("warm_modelopt")
 def test_tensorrts_graph_of_weights_alone_is_fp16s_with_those_weights(model: ExportedModel,
                                                                       context: BuildContext) -> None:
     path = typed_graph("int4-weight-only", model, context)
@@ -221,6 +222,7 @@ def test_tensorrts_graph_of_weights_alone_is_fp16s_with_those_weights(model: Exp
 
 
 @pytest.mark.torch
+@pytest.mark.usefixtures("warm_modelopt")
 @pytest.mark.parametrize("precision", ["fp16", "int4-weight-only"])
 def test_tensorrt_keeps_int4_that_a_source_brings(precision: str, model: ExportedModel, context: BuildContext,
                                                   tmp_path: Path) -> None:
