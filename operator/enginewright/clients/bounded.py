@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import cached_property
 from typing import Any, Final
 
 import requests
@@ -30,8 +31,13 @@ class Sender:
         self._deadline, self._largest = deadline, largest
         self._loop = asyncio.get_running_loop()
         self._session = DirectSession(metered(largest))
-        self._context = ssl.create_default_context()
-        self._context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
+
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        """Made for the first request, as many operators send none: to read all authorities takes 40 ms."""
+        context = ssl.create_default_context()
+        context.load_verify_locations(DEFAULT_CA_BUNDLE_PATH)
+        return context
 
     async def close(self) -> None:
         await self._session.close()
