@@ -39,6 +39,7 @@ from enginewright_builder.triton import process
 from enginewright_builder.triton.ports import HOST, free_ports
 from support.apiserver import eventually
 from support.language_model import smollm2, vllm
+from support.warm_vllm import Forks, WarmVllm
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1200), pytest.mark.asyncio(loop_scope="module")]
 
@@ -56,10 +57,11 @@ def asked() -> list[tuple[dict[str, str], ...]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server() -> AsyncIterator[VllmServer]:
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[VllmServer]:
     vllm()
-    async with VllmServer(smollm2(), SETTINGS, ready_seconds=900) as running:
-        yield running
+    with Forks(tmp_path_factory.mktemp("forks")) as forks:
+        async with WarmVllm(smollm2(), SETTINGS, forks=forks, ready_seconds=900) as running:
+            yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

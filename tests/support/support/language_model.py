@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,11 +19,12 @@ CACHE_VARIABLE = "VLLM_CACHE_ROOT"
 
 @cache
 def vllm() -> str:
-    """All servers of this process share what vLLM finds out of its models' code: else each imports vLLM once more."""
-    os.environ[PACKAGES_VARIABLE] = _printed("vllm.sh")
-    os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="enginewright-vllm-cache-")
-    atexit.register(shutil.rmtree, os.environ[CACHE_VARIABLE], ignore_errors=True)
-    return os.environ[PACKAGES_VARIABLE]
+    """What vLLM finds out of its models' code is kept beside its packages, whose name has their lock's digest: to find
+    it out, vLLM is imported once more."""
+    packages = Path(_printed("vllm.sh"))
+    os.environ[PACKAGES_VARIABLE] = str(packages)
+    os.environ[CACHE_VARIABLE] = str(packages.with_name(f"{packages.name}-found"))
+    return str(packages)
 
 
 @cache
