@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from enginewright.core.observed import Spent
 from enginewright.core.scaling import Capacity
+from enginewright.core.signals import Spent
 from enginewright_simulation.curve import Service
 from enginewright_simulation.fleet import Fleet
 from enginewright_simulation.luck import stream

@@ -14,7 +14,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from enginewright.core.observed import Spent
+from enginewright.core.signals import Spent
 from enginewright_simulation.curve import Service
 
 # Sums of floating-point times are off by less.

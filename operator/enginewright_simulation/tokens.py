@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import Spent
+from enginewright.core.signals import Spent
 from enginewright_simulation.server import Ledger
 
 MODEL = "m"

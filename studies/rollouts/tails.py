@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from enginewright.core.comparison.latency import Ratio
-from enginewright.core.observed import Traffic
+from enginewright.core.signals import Traffic
 
 ODDS = math.log(1000.0)
 RUNS, SECONDS = 100, 300

@@ -14,8 +14,8 @@ import time
 
 from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.triton import TritonClient
-from enginewright.core.observed import Sample, Spent
 from enginewright.core.scaling import Capacity, ScaleLimits
+from enginewright.core.signals import Sample, Spent
 from enginewright.observe.keys import Key
 from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window

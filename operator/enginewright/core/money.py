@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from enginewright.core.cost import HOUR, per_million
-from enginewright.core.observed import MINUTE, Sample, of_last_minute
+from enginewright.core.signals import MINUTE, Sample, of_last_minute
 
 # The rate is that of the last minute, and known only where half of it was seen.
 SEEN = MINUTE / 2

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import Spent
+from enginewright.core.signals import Spent
 
 MICROSECONDS = 1e6  # in a second
 

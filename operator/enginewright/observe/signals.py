@@ -25,7 +25,6 @@ from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Question, compare
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.queue import awaits_another
@@ -33,6 +32,7 @@ from enginewright.core.scaling.shown import Shown
 from enginewright.core.servers import Server
 from enginewright.core.servers.triton import TRITON
 from enginewright.core.servers.vllm import VLLM
+from enginewright.core.signals import Sample, SignalWindow
 from enginewright.observe.arrivals import Growth
 from enginewright.observe.bell import Bell
 from enginewright.observe.keys import Key

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work, nothing
 from enginewright.core.probe import Match
 from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
+from enginewright.core.signals import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work, nothing
 from enginewright.core.tokens import Tokens
 from enginewright.observe.arrivals import Arrivals, Growth
 from enginewright.observe.pauses import Pauses

@@ -34,18 +34,10 @@ from enginewright.core.decide.server_step import Unanswered
 from enginewright.core.internal import block
 from enginewright.core.manifests import read_revision
 from enginewright.core.needed import needed_answer, needed_engines
-from enginewright.core.observed import (
-    Elsewhere,
-    JobView,
-    KeptRevision,
-    ObjectView,
-    Observed,
-    Orphan,
-    SignalWindow,
-    Version,
-)
+from enginewright.core.observed import Elsewhere, JobView, KeptRevision, ObjectView, Observed, Orphan, Version
 from enginewright.core.request import needed_claims
 from enginewright.core.routing import GatewayView
+from enginewright.core.signals import SignalWindow
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.fleet import is_fleet
 from enginewright.core.way_back import needs_kept

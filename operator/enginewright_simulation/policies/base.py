@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import Spent
+from enginewright.core.signals import Spent
 
 
 @dataclass(frozen=True, kw_only=True)

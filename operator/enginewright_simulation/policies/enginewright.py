@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from enginewright.core.observed import Sample
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.decide import ALL_PARTS
 from enginewright.core.scaling.needs import Parts
+from enginewright.core.signals import Sample
 from enginewright.observe.sizes import gauges
 from enginewright.observe.window import Window
 from enginewright_simulation.policies.base import Seen

@@ -9,8 +9,8 @@ import pytest
 from enginewright.clients.probe import ProbeClient
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
-from enginewright.core.observed import Traffic
 from enginewright.core.probe import Match, ProbeError, make_request, match
+from enginewright.core.signals import Traffic
 from enginewright.observe.prober import PAIRS, Prober
 from enginewright.observe.signals import Signals, Target
 from enginewright.observe.window import Window

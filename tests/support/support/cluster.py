@@ -42,12 +42,7 @@ from enginewright.core.observed import (
     ObjectView,
     Observed,
     PodView,
-    ProbeResults,
-    Round,
-    Sample,
     ServiceView,
-    SignalWindow,
-    Traffic,
     Version,
 )
 from enginewright.core.plan import (
@@ -66,6 +61,7 @@ from enginewright.core.plan import (
     Scale,
 )
 from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE, GatewayView
+from enginewright.core.signals import ProbeResults, Round, Sample, SignalWindow, Traffic
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import ServerStatus
 from enginewright.core.tokens import Tokens

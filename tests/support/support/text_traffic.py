@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from enginewright.core.comparison import Limits, Question
-from enginewright.core.observed import Round, Traffic
+from enginewright.core.signals import Round, Traffic
 from enginewright.core.tokens import Tokens
 from support.traffic import poisson
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from enginewright.core.comparison import Answer, Question, compare
-from enginewright.core.observed import ProbeResults, Round, SignalWindow, Traffic
+from enginewright.core.signals import ProbeResults, Round, SignalWindow, Traffic
 
 QUESTION = Question(key="k", stable="old", candidate="new", model="m")
 AGREEING = ProbeResults(pairs=8, similarities=(0.999,) * 8)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from enginewright.core.observed import Sample, SignalWindow
+from enginewright.core.signals import Sample, SignalWindow
 from support.cluster import SPEC, Cluster
 
 # The build of a test chooses a queue delay of 500 microseconds.

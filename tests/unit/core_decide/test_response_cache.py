@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.scaling.zero import quiet_since
+from enginewright.core.signals import Sample, SignalWindow
 from enginewright_builder.contract import EXIT_UNCACHEABLE
 from support.cluster import SPEC, Cluster
 

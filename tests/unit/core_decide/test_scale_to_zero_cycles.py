@@ -18,7 +18,8 @@ import pytest
 
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.desired import Way
-from enginewright.core.observed import PodView, Sample, SignalWindow
+from enginewright.core.observed import PodView
+from enginewright.core.signals import Sample, SignalWindow
 from support.cluster import SPEC, Cluster
 
 CYCLES = int(os.environ.get("ENGINEWRIGHT_CYCLES", "200"))

@@ -20,7 +20,7 @@ from enginewright.core.money import (
     saved_per_hour,
     served_rate,
 )
-from enginewright.core.observed import Sample, SignalWindow
+from enginewright.core.signals import Sample, SignalWindow
 from support.cluster import SPEC, Cluster, built, resolved
 
 PRICES = Prices(currency="EUR", per_hour={"cpu": 3.6})

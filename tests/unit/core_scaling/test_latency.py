@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample, Spent
 from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.core.scaling.arrivals import intervals
 from enginewright.core.scaling.latency import LEAST, calm, share_by_latency
 from enginewright.core.scaling.needs import Needs, Parts
+from enginewright.core.signals import Sample, Spent
 from enginewright.observe.window import Window
 from enginewright_simulation.curve import Service
 from enginewright_simulation.policies.enginewright import Enginewright

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas, limits_of
 from enginewright.core.scaling.lean import leaning
+from enginewright.core.signals import Sample, SignalWindow
 from enginewright.core.spec import AutoscalingSpec
 from enginewright.core.spec.scaling_limits import Prefer
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import ScaleLimits, decide_replicas, limits_of
 from enginewright.core.scaling.limits import Step
 from enginewright.core.scaling.schedules import holding_at
+from enginewright.core.signals import Sample, SignalWindow
 from enginewright.core.spec import AutoscalingSpec, ScheduleSpec
 from enginewright.observe.window import Window
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample
 from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.core.scaling.arrivals import Interval
 from enginewright.core.scaling.floor import Fleet, late_shares, least_floor
 from enginewright.core.scaling.lost import added, found_queued, lost
 from enginewright.core.scaling.needs import Parts
+from enginewright.core.signals import Sample
 from enginewright.observe.window import Window
 from enginewright_simulation.curve import of_figures
 from enginewright_simulation.policies.base import Seen

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample, SignalWindow, Work
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling import decide as scaling
@@ -21,6 +20,7 @@ from enginewright.core.scaling.capacity import largest_rate, late_share, replica
 from enginewright.core.scaling.forecast import forecast
 from enginewright.core.scaling.seen import Belief, believe
 from enginewright.core.scaling.trust import overfull, slower_than_believed
+from enginewright.core.signals import Sample, SignalWindow, Work
 from enginewright.observe.window import Window
 
 ONE_BY_ONE = Capacity(throughput=20, curve=((1, 0.05),), objective_seconds=0.2, cold_start_seconds=20)

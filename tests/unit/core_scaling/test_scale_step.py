@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.config import Prices
-from enginewright.core.observed import SignalWindow
+from enginewright.core.signals import SignalWindow
 from support.cluster import SPEC, START, Cluster, built, described, resolved
 
 AUTO = {"minReplicas": 1, "maxReplicas": 6, "targetQueueDepth": 4,

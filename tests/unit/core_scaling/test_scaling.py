@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import ScaleDecision, ScaleLimits, decide_replicas, limits_of
 from enginewright.core.scaling.queue import awaits_another, queued_text
+from enginewright.core.signals import Sample, SignalWindow
 from enginewright.core.spec import AutoscalingSpec
 
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=8, target=4, down_window=30)

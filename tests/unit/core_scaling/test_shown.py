@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.scaling.shown import Shown
+from enginewright.core.signals import Sample, SignalWindow
 
 SAMPLE = Sample(time=100.0, ready=1, pending={"a": 3.2}, p99=50.0, rejected=2.0, hits=3.0, misses=1.0)
 SHOWN = Shown(queue_depth=3, p99=50.0, rejected=2, hit_share=0.75)

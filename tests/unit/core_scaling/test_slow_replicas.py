@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from enginewright.core.observed import Sample
 from enginewright.core.scaling import Capacity, ScaleLimits, decide_replicas
 from enginewright.core.scaling.limits import ScaleDecision
 from enginewright.core.scaling.seen import believe
+from enginewright.core.signals import Sample
 from enginewright.observe.window import Window
 
 COLD = 20.0

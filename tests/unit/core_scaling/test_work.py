@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.observed import EngineRecord, Sample, SignalWindow
+from enginewright.core.observed import EngineRecord
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, capacity_of, decide_replicas
 from enginewright.core.scaling.cache import FULL, LOOKED, guarded
 from enginewright.core.scaling.work import rate_text, requests_of, seconds_of, size_text
+from enginewright.core.signals import Sample, SignalWindow
 from enginewright.core.spec.engine import ObjectiveSpec, TokensSpec
 from enginewright_builder.contract import TokenWork
 from support.published_language_model import TOKENS, built_language_model

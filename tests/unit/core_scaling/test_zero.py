@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.zero import quiet_since
+from enginewright.core.signals import Sample, SignalWindow
 
 LIMITS = ScaleLimits(min_replicas=0, max_replicas=8, zero_after=60.0, down_window=5.0)
 QUIET = Sample(time=0.0, ready=2, pending={"a": 0.0, "b": 0.0}, arrived=0.0, held=0.0)

@@ -13,8 +13,8 @@ import pytest
 
 from enginewright.core.comparison import Limits, Question, compare, fails_more, proven_worse
 from enginewright.core.comparison.latency import ALPHA, Tail
-from enginewright.core.observed import ProbeResults, Round, SignalWindow, Traffic
 from enginewright.core.reasons import Reason
+from enginewright.core.signals import ProbeResults, Round, SignalWindow, Traffic
 from support.traffic import AGREEING, QUESTION, Load, rounds, watch
 
 RUNS = 100

@@ -15,7 +15,6 @@ from enginewright.core.comparison import Limits, Question, compare
 from enginewright.core.comparison.latency import ALPHA, ENOUGH_REQUESTS, PAIR_REQUESTS, Part, _log_ratio
 from enginewright.core.comparison.tally import TOLERABLE, Sums, sums_of
 from enginewright.core.failures import Trials, more_failures
-from enginewright.core.observed import Round, SignalWindow, Traffic
 from enginewright.core.sequential import (
     CORRELATION_ERRORS,
     FEWEST_VALUES,
@@ -25,6 +24,7 @@ from enginewright.core.sequential import (
     Interval,
     confidence_sequence,
 )
+from enginewright.core.signals import Round, SignalWindow, Traffic
 
 Pairs = Sequence[tuple[Traffic, Traffic]]
 QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(milliseconds=10.0, watched=5.0))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from enginewright.core.comparison import Answer, Limits, Question, compare
-from enginewright.core.observed import Round, SignalWindow, Traffic
 from enginewright.core.reasons import Reason
+from enginewright.core.signals import Round, SignalWindow, Traffic
 from enginewright.core.tokens import Tokens, beyond
 from support.text_traffic import TEXTS, Text, text_rounds
 from support.traffic import AGREEING, looked_at

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from enginewright.clients.probe import LARGEST_ANSWER, ProbeClient
 from enginewright.core.comparison import FRUITLESS_PAIRS, Limits, Question
-from enginewright.core.observed import ProbeResults
 from enginewright.core.probe import Request, Tensor
+from enginewright.core.signals import ProbeResults
 from enginewright.observe.prober import COMPARED, MOST_COMPARED, MOST_PAIRS, PAIRS, Prober
 from enginewright.observe.window import UNANSWERED, Window
 

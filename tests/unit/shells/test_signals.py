@@ -17,9 +17,9 @@ from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
-from enginewright.core.observed import Sample, Traffic
 from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.core.scaling.shown import Shown
+from enginewright.core.signals import Sample, Traffic
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
 from enginewright.observe.signals import Signals, Target

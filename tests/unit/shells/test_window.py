@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import ProbeResults, Sample, Spent, Traffic
 from enginewright.core.probe import Match
+from enginewright.core.signals import ProbeResults, Sample, Spent, Traffic
 from enginewright.observe.window import (
     FORGOTTEN,
     OLD_KEPT,

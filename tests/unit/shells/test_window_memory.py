@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.observed import Sample, Work
+from enginewright.core.signals import Sample, Work
 from enginewright.observe.window import SAMPLES, Window
 
 

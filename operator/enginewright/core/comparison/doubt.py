@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enginewright.core.failures import MOST_PROOF_A_ROUND, Failures, Trials
-from enginewright.core.observed import Traffic
+from enginewright.core.signals import Traffic
 
 
 class Doubt:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from enginewright.core.observed import Traffic
 from enginewright.core.sequential import Interval, Series
+from enginewright.core.signals import Traffic
 
 # Chance of a wrong word, however long the analysis takes.
 ALPHA: Final = 0.001

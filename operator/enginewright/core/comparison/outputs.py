@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from enginewright.core.comparison.question import Limits
-from enginewright.core.observed import ProbeResults
+from enginewright.core.signals import ProbeResults
 
 # Answers of both to the same input before promotion, and strays among them that say something.
 COMPARED_PAIRS: Final = 5

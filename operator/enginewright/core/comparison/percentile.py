@@ -7,8 +7,8 @@ from typing import Final
 
 from enginewright.core.comparison.latency import ALPHA, TAIL_WINDOW
 from enginewright.core.comparison.question import Limits
-from enginewright.core.observed import Traffic
 from enginewright.core.sequential import FEWEST_VALUES, Series
+from enginewright.core.signals import Traffic
 
 # What makes replicas export it.
 EXPORTED_BY: Final = "config.serverArgs of the operator's chart with --metrics-config=summary_latencies=true"

@@ -17,8 +17,8 @@ from enginewright.core.comparison.latency import ALPHA, Latency, Part, Ratio, Ta
 from enginewright.core.comparison.percentile import Percentile
 from enginewright.core.comparison.question import Question
 from enginewright.core.comparison.tokens import Texts, TokenTests
-from enginewright.core.observed import Round, SignalWindow, Traffic
 from enginewright.core.sequential import Interval
+from enginewright.core.signals import Round, SignalWindow, Traffic
 from enginewright_builder.contract import requests_needed
 
 # What failures are held against where there is no stable replica.

@@ -13,8 +13,8 @@ from typing import Final
 from enginewright.core.comparison.doubt import Doubt
 from enginewright.core.comparison.latency import ALPHA, Latency, Ratio
 from enginewright.core.comparison.question import Limits
-from enginewright.core.observed import Traffic
 from enginewright.core.sequential import Interval
+from enginewright.core.signals import Traffic
 from enginewright.core.tokens import Tokens, beyond
 
 # Kinds of two measures each: latencies, latencies beyond the objective, failures and requests that clients left, and

@@ -15,9 +15,9 @@ from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
 from enginewright.core.comparison.tokens import SHARED
 from enginewright.core.comparison.words import as_ratio, failures, figures
-from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.sequential import FEWEST_VALUES
+from enginewright.core.signals import SignalWindow
 
 # Evidence of more failures (as odds) that is not enough to give up but too much to promote.
 DOUBT: Final = math.log(8.0)

@@ -11,10 +11,11 @@ from enginewright.core.context import PassContext
 from enginewright.core.cost import price_words, replica_cost, rounded
 from enginewright.core.decide.engine.obtain import EngineResult
 from enginewright.core.money import Paid, idle_share, per_million_served, saved_per_hour, served_rate
-from enginewright.core.observed import MINUTE, EngineRecord
+from enginewright.core.observed import EngineRecord
 from enginewright.core.placement import Placement
 from enginewright.core.published import published
 from enginewright.core.quantity import VISIBLE, legible
+from enginewright.core.signals import MINUTE
 from enginewright.core.sizing import proposed
 from enginewright.core.spec import Spec
 from enginewright.core.status import (

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from enginewright.core.observed import Sample
+from enginewright.core.signals import Sample
 
 # Spans in samples over which a rate is taken; each is about twice the one before.
 SPANS = (2, 4, 8, 16, 32)

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from enginewright.core.observed import Sample
 from enginewright.core.scaling.seen import Belief
+from enginewright.core.signals import Sample
 
 # Cold starts after which a replica that has not answered is not expected any more.
 OVERDUE = 2.0

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.queue import replicas_text
+from enginewright.core.signals import SignalWindow
 
 # A fuller cache makes vLLM put requests aside that it is answering, and compute them again.
 FULL = 0.8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.arrivals import intervals
 from enginewright.core.scaling.backlog import OVERDUE
@@ -16,6 +15,7 @@ from enginewright.core.scaling.needs import Parts, looked_back
 from enginewright.core.scaling.queue import by_queue
 from enginewright.core.scaling.steps import limited
 from enginewright.core.scaling.zero import asleep, to_sleep
+from enginewright.core.signals import SignalWindow
 
 ALL_PARTS = Parts()
 # After a restart a second or two say nothing of a rate yet.

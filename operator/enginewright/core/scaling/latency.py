@@ -20,9 +20,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
 
-from enginewright.core.observed import Sample, Spent
 from enginewright.core.scaling.capacity import Capacity, largest_rate
 from enginewright.core.scaling.seen import NEVER_EMPTY, PART, in_parts
+from enginewright.core.signals import Sample, Spent
 
 # Seconds of a cell of the fleet's time; how many count, the newest; the fewest that do.
 CELL = 10.0

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from enginewright.core.observed import Sample
 from enginewright.core.scaling.capacity import Capacity
+from enginewright.core.signals import Sample
 
 # Queues of 1, 2, 4, … requests and more: no server does half a million in a second.
 SIZES = tuple(2**power for power in range(20))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import arrivals
 from enginewright.core.scaling.backlog import ordinary
@@ -18,6 +17,7 @@ from enginewright.core.scaling.lost import lost
 from enginewright.core.scaling.needs import DRAIN, Needed, Needs, Parts
 from enginewright.core.scaling.queue import queued_text, replicas_text, within
 from enginewright.core.scaling.work import ahead_text, rate_text, size_text
+from enginewright.core.signals import Sample, SignalWindow
 
 # Cold starts without a need for a replica until it goes: one that is needed again costs a cold start, and a request
 # that waits for it. After one alone, chance in the arrivals makes replicas go back and forth.

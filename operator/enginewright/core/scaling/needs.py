@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from enginewright.core.observed import Sample
 from enginewright.core.scaling import arrivals, backlog
 from enginewright.core.scaling.capacity import Capacity, replicas_for, thinned
 from enginewright.core.scaling.forecast import REACH, Forecast, forecast
@@ -13,6 +12,7 @@ from enginewright.core.scaling.latency import share_by_latency
 from enginewright.core.scaling.limits import ScaleLimits
 from enginewright.core.scaling.seen import Belief, believe
 from enginewright.core.scaling.trust import overfull, slower_than_believed
+from enginewright.core.signals import Sample
 
 # Burstiness is of the last minute: bursts of an hour ago say nothing about how requests come now.
 RECENT = 60.0

@@ -19,9 +19,9 @@ import itertools
 import math
 import statistics
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.limits import DOWN_WINDOW, ScaleDecision, ScaleLimits
+from enginewright.core.signals import Sample, SignalWindow
 
 # Samples whose median is taken: a spike counts once two samples in a row show it.
 SMOOTHING_SAMPLES = 3

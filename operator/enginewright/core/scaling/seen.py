@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Mapping, Reversible, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from enginewright.core.observed import Sample, Work
 from enginewright.core.scaling.capacity import Capacity
+from enginewright.core.signals import Sample, Work
 
 # A queue of so many standard deviations of what is served between two samples was not empty in between: with Poisson
 # arrivals, by the reflection principle, but once in exp(2 · 2²) = 3,000 times.

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from enginewright.core.observed import SignalWindow, of_last_minute
 from enginewright.core.quantity import VISIBLE
+from enginewright.core.signals import SignalWindow, of_last_minute
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,10 +8,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from enginewright.core.observed import SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits, Step
 from enginewright.core.scaling.queue import replicas_text
+from enginewright.core.signals import SignalWindow
 
 
 def limited(found: ScaleDecision, window: SignalWindow | None, current: int, limits: ScaleLimits, now: float

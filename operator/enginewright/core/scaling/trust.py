@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from enginewright.core.observed import Sample, Work
 from enginewright.core.scaling.seen import Belief
+from enginewright.core.signals import Sample, Work
 
 # Samples in a row that speak against it.
 WITNESSES = 4

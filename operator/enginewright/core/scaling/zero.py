@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 
-from enginewright.core.observed import Sample, SignalWindow
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling.limits import ScaleDecision, ScaleLimits
 from enginewright.core.scaling.queue import replicas_text
+from enginewright.core.signals import Sample, SignalWindow
 
 ONE = 1
 
