@@ -7,9 +7,8 @@ cd "$REPO_ROOT"
 
 set -m # A process group of its own: Ctrl-C would not reach it otherwise, and its compilers go with it.
 hack/cluster/cluster up </dev/null &
-cluster=$!
 set +m
-trap 'kill -INT -- "-$cluster" 2>/dev/null || true' EXIT
+trap 'kill -INT %1 2>/dev/null || true' EXIT
 
 hack/dev/bootstrap.sh
 PYTHONPATH=hack:builders "$VENV/bin/python" -m "$@"
