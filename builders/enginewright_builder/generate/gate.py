@@ -133,12 +133,13 @@ def _loss(floor: Sequence[float], candidate: Sequence[float]) -> Loss:
 
 def _reason(disagreement: Loss, diverged: Loss, tolerance: float) -> str:
     if disagreement.high > tolerance:
-        return (f"of its next tokens {disagreement.value:.2%} differ from the unquantised model's, whose own differ in "
-                f"{disagreement.floor:.2%}: up to {disagreement.high:.2%} beyond that, at most {tolerance:.2%} is "
-                "allowed")
+        return (f"{disagreement.value:.2%} of its next tokens differ from the unquantised model's, which differs from "
+                f"itself in {disagreement.floor:.2%}: with 95 % confidence up to {disagreement.high:.2%} are lost, and "
+                f"{tolerance:.2%} may be")
     if diverged.high > tolerance:
-        return (f"its probabilities of next tokens diverge by {diverged.value:.4f} bits, the unquantised model's own "
-                f"by {diverged.floor:.4f}: up to {diverged.high:.4f} beyond that, at most {tolerance:g} is allowed")
+        return (f"its probabilities of next tokens diverge by {diverged.value:.4f} bits from the unquantised model's, "
+                f"which diverges from itself by {diverged.floor:.4f}: with 95 % confidence up to {diverged.high:.4f} "
+                f"are lost, and {tolerance:g} may be")
     return ""
 
 

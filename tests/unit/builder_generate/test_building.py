@@ -454,7 +454,7 @@ def test_a_checkpoint_that_serves_better_ships_with_its_own_files(
 
 
 @pytest.mark.parametrize(("broken", "said"), [
-    ({"model": other}, "100.00% differ"),
+    ({"model": other}, "100.00% of its next tokens differ"),
     ({"reads": 1}, "its tokeniser or chat template is another"),
 ], ids=["weights", "tokeniser"])
 def test_a_broken_checkpoint_is_refused_and_the_source_ships(
@@ -586,7 +586,7 @@ def test_a_draft_that_changes_the_answers_is_refused(ask: Callable[..., BuildReq
                     Servers(lambda arguments: {"model": other if arguments.draft else counting}))
     refused = next(one for one in outcome.candidates if one.name == "draft small, 4 tokens")
     assert refused.verdict == "AccuracyRefused"
-    assert "100.00% differ" in refused.reason
+    assert "100.00% of its next tokens differ" in refused.reason
 
 
 def _renamed(folder: Path, old: str, new: str) -> None:
