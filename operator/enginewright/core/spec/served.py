@@ -25,7 +25,7 @@ def missing_fields(document: Mapping[str, Any]) -> tuple[str, ...]:
 
 @cache
 def _ours() -> Mapping[str, Any]:
-    """Made once: that takes a third of a second of a processor, in which nothing else of the operator goes on."""
+    """Made once: that takes 0.06 s of a processor, in which nothing else of the operator goes on."""
     properties = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     # What metadata holds is the apiserver's own.
     return {"properties": {part: properties[part] for part in ("spec", "status")}}
