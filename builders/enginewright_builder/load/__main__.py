@@ -95,8 +95,8 @@ async def _requests(options: argparse.Namespace, lines: Sequence[str]) -> list[R
 
 
 async def _as_sent(options: argparse.Namespace, data: dict[str, Array]) -> dict[str, Array]:
-    """Of the file's arrays. The server is asked only where its answer matters: it may be a proxy that knows requests
-    alone."""
+    """The file's arrays in the shapes that clients send. This asks the server only where the answer matters, as the
+    server may be a proxy that knows requests alone."""
     ahead = 2 if options.sequences else 0  # samples and steps, in front of what one request has
     if all(array.ndim != ahead + 1 for array in data.values()):
         return data

@@ -142,9 +142,9 @@ def _fill_tensor(message: schema.ModelInput | schema.ModelOutput, spec: TensorSp
     message.name = spec.name
     message.data_type = schema.DataType.Value(DATATYPES[spec.dtype])
     batched = model.serving.max_batch_size > 0
-    sent = replace(spec, shape=wire_shape(spec.shape, batched=batched))
-    message.dims.extend(tensor_dims(sent, batched=batched))
-    if sent.shape != spec.shape:
+    on_wire = replace(spec, shape=wire_shape(spec.shape, batched=batched))
+    message.dims.extend(tensor_dims(on_wire, batched=batched))
+    if on_wire.shape != spec.shape:
         message.reshape.SetInParent()  # to no dimension behind the batch
 
 

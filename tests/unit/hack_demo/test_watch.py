@@ -14,7 +14,7 @@ STEPS = ("serving the unquantised model", "serving the unquantised model", "tryi
 
 
 class Building(Kube):
-    """Is asked again and again: each time the build is one of ``STEPS`` further, and at last it is built."""
+    """The demo asks it again and again: each time the build is one of ``STEPS`` further, and at last it is built."""
 
     def __init__(self) -> None:
         super().__init__(kubectl="", kubeconfig="", helm="")
