@@ -77,6 +77,9 @@ class Chosen:
     def specialised(self, rung: Rung, context: BuildContext) -> Sequence[Rung]:
         return self.engine.specialised(rung, context)
 
+    def foresees(self, rung: Rung) -> bool:
+        return isinstance(self.engine, Foresighted) and self.engine.foresees(rung)
+
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
         return self.engine.begin(rung, model, context) if isinstance(self.engine, Foresighted) else None
 

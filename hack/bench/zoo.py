@@ -130,6 +130,7 @@ ZOO: tuple[Entry, ...] = (
     # The order of trials was learnt from those above; these say what it is worth for others.
     _timm("regnety-032", "regnety_032"),
     _timm("mobilevit-s", "mobilevit_s"),
+    _timm("mobilenetv4-m", "mobilenetv4_conv_medium"),
 )
 
 # Of which the results would be those of another model, but for what travels.

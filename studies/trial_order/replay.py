@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,7 +31,7 @@ PAGE = BENCHMARKS / "trial-order.md"
 BATCHES = (1, 8, 32)
 BUDGETS = (150, 300, 900)
 ZONE = 1.03
-COMPILED_BESIDE = ("torch", "fp16")
+COMPILED_BESIDE, QUANTISED_BESIDE = "torch", ("tensorrt", "int8")
 # Of a rung that was not measured, where the anchor takes 1 ms.
 NO_GAIN = 1.05
 # EfficientNet's FP16: 0.540 ms for 0.632.
@@ -113,6 +113,37 @@ class World:
         return mine / usual if mine else 1.0
 
 
+@dataclass
+class Beside:
+    """What goes on beside the builds until ``clock``: INT8's graph, from when it was first asked for, and one package
+    of PyTorch after the other."""
+
+    world: World
+    clock: float
+    overlap: bool
+    graph_begun: float | None = None
+    packages: dict[str, float] = field(default_factory=dict)  # by rung, when they are there
+
+    def graph_left(self, backend: str, precision: str, usual: float) -> float | None:
+        if not self.overlap or (backend, precision) != QUANTISED_BESIDE:
+            return None
+        self.graph_begun = self.clock if self.graph_begun is None else self.graph_begun
+        taken = SLOWER * self.world.seconds(Rung(backend=backend, precision=precision))[0]
+        return max(0.0, taken - (self.clock - self.graph_begun))
+
+    def engine_left(self, rung: Rung, usual: float) -> float | None:
+        return max(0.0, self.packages[rung.name] - self.clock) if rung.name in self.packages else None
+
+    def go_on(self, agenda: Agenda, stand: Stand, following: str, seconds: float) -> None:
+        """While the trial of that name takes so many seconds. Packages are begun in the order of their promise."""
+        free, until = max(self.clock, *self.packages.values(), self.clock), self.clock + seconds
+        for one in agenda.ahead(stand, lambda rung: rung.backend == COMPILED_BESIDE, {following, *self.packages}):
+            if not self.overlap or free >= until:
+                break
+            self.packages[one.name] = free = free + SLOWER * self.world.seconds(one.rung)[1]
+        self.clock = until
+
+
 def plans() -> list[Plan]:
     return [Plan(rung=Rung(backend=backend, precision=precision)) for backend, names in PRECISIONS.items()
             for precision in names]
@@ -129,25 +160,8 @@ def tuned(plan: Plan) -> Iterator[Plan]:
 
 def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
     world = World(model, table or experience("gpu"))
-    clock = before_seconds(model)
-    started: dict[tuple[str, str], float] = {}
-
-    def graph_left(backend: str, precision: str, usual: float) -> float | None:
-        if not overlap or backend != "tensorrt" or precision not in ("int8", "fp8"):
-            return None
-        began = started.setdefault((backend, precision), clock) if precision == "int8" else None
-        if began is None:
-            return None
-        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[0] - (clock - began))
-
-    def engine_left(backend: str, precision: str, usual: float) -> float | None:
-        """The first package that promises anything is compiled beside the builds, from the first trial on."""
-        if not overlap or (backend, precision) != COMPILED_BESIDE:
-            return None
-        began = started.setdefault((backend, precision), clock)
-        return max(0.0, SLOWER * world.seconds(Rung(backend=backend, precision=precision))[1] - (clock - began))
-
-    costs = Costs(world.guesses, world.look, graph_left=graph_left, engine_left=engine_left)
+    beside = Beside(world, before_seconds(model), overlap=overlap)
+    costs = Costs(world.guesses, world.look, graph_left=beside.graph_left, engine_left=beside.engine_left)
     agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()})
     tried: list[str] = []
     times: dict[str, dict[int, float]] = {}
@@ -155,7 +169,7 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
     written: set[tuple[str, str]] = set()
     while True:
         known = Known(batches=BATCHES, look=world.look, times=times, passing=frozenset(passing))
-        stand = Stand(known=known, seconds=budget - clock - AFTER_SECONDS, left=budget - clock,
+        stand = Stand(known=known, seconds=budget - beside.clock - AFTER_SECONDS, left=budget - beside.clock,
                       tried=frozenset(tried))
         plan = agenda.next(stand)
         if plan is None:
@@ -163,13 +177,13 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
         of = (plan.rung.backend, plan.rung.precision)
         timed = frozenset(batch for batch in BATCHES if f"{plan.of} @{batch}" in tried)
         graph, build = world.seconds(plan.rung, timed)
-        beside = None if plan.rung.ranges else engine_left(*of, build)
-        build = build if beside is None else beside + LOAD_SECONDS
-        left = 0.0 if of in written else graph_left(*of, graph)
+        waiting = beside.engine_left(plan.rung, build)
+        build = build if waiting is None else waiting + LOAD_SECONDS
+        left = 0.0 if of in written else beside.graph_left(*of, graph)
         graph = graph if left is None else left
         written.add(of)
-        clock += graph + build
-        if beside is None:
+        beside.go_on(agenda, stand, plan.name, graph + build)
+        if waiting is None:
             costs.record(plan.rung, (), graph + build, graph, built=True)
         tried.append(plan.name)
         times[plan.name] = world.times(plan)
@@ -178,7 +192,7 @@ def replay(model: str, budget: float, table: Experience | None = None, *, overla
     best = world.best()
     shipped = {batch: min((times[name][batch] for name in passing if batch in times.get(name, {})),
                           default=math.inf) for batch in BATCHES}
-    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=clock + AFTER_SECONDS,
+    return Replay(model=model, budget=budget, tried=tuple(tried), seconds=beside.clock + AFTER_SECONDS,
                   regret={batch: shipped[batch] / best[batch] for batch in BATCHES})
 
 

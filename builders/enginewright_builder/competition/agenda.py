@@ -12,12 +12,12 @@ layers kept precise. :mod:`promise` says what each could gain. What holds whatev
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from enginewright_builder.competition.cost import QUICK, Costs
 from enginewright_builder.competition.experience import Experience
-from enginewright_builder.competition.promise import SUPERFLUOUS, Known, Outlook, Promise, Trial
+from enginewright_builder.competition.promise import Known, Outlook, Promise, Trial
 from enginewright_builder.engines.base import Rung, quickly
 
 # What passes wherever anything does, and is what the source is.
@@ -97,11 +97,12 @@ class Agenda:
         """What it is expected to take."""
         return self._trial(plan, stand).seconds
 
-    def ahead(self, stand: Stand) -> list[Plan]:
-        """The rungs for every batch that are worth preparing for, the most promising first."""
-        plans = {name: plan for name, plan in self._open(stand).items() if not (plan.of or plan.mends)}
-        promises = [one for one in self._outlook(plans, stand).promises() if one.gain > SUPERFLUOUS]
-        return [plans[one.trial.name] for one in sorted(promises, key=lambda one: -one.gain)]
+    def ahead(self, stand: Stand, able: Callable[[Rung], bool], given: Collection[str]) -> list[Plan]:
+        """What is worth preparing for, of that which is ``able`` to be prepared, the most promising first. The
+        ``given`` are being built or prepared already."""
+        plans = {name: plan for name, plan in self._open(stand).items()
+                 if name in given or (able(plan.rung) and not plan.mends)}
+        return [plans[one.name] for one in self._outlook(plans, stand).order(given)]
 
     def left(self, stand: Stand) -> list[tuple[Plan, Promise]]:
         """What was not tried, with what it could bring: all that was asked for, and the tuned ones that could bring
@@ -140,8 +141,10 @@ class Agenda:
         return {plan.name: plan for plan in found}
 
     def _safe(self, stand: Stand, plans: Mapping[str, Plan]) -> Plan | None:
-        """The cheapest in full precision, while nothing passes: second at the latest."""
+        """The cheapest in full precision, while nothing passes: second at the latest, but after what is made."""
         if stand.known.passing or (not stand.tried and self.experience.accelerator != "cpu"):
+            return None
+        if stand.tried and any(self.costs.made(plan.rung) for plan in plans.values() if not (plan.of or plan.mends)):
             return None
         safe = [plan for plan in plans.values() if plan.wanted and plan.rung.precision == SAFE and not plan.of]
         if any(plan.wanted and plan.rung.precision == SAFE and plan.name in stand.tried for plan in self.plans):

@@ -12,6 +12,7 @@ import numpy as np
 from enginewright_builder.competition.agenda import SAFE, Agenda, Plan, Stand
 from enginewright_builder.competition.attempt import NO_DEVICE_MEMORY, Workshop, closed
 from enginewright_builder.competition.candidates import REFERENCE, Candidate
+from enginewright_builder.competition.cost import LOAD_SECONDS
 from enginewright_builder.competition.foresight import Foresight
 from enginewright_builder.competition.measure import Stopwatch, Timing
 from enginewright_builder.competition.promise import Known
@@ -87,10 +88,10 @@ class Ascent:
         place, why = begin, ""
         while not (why := self._met()) and (following := self.agenda.next(self._stand())):
             self._warn(following)
-            ahead = self.agenda.ahead(self._stand())
-            self._foresight.prepare([plan for plan in ahead if plan.rung != following.rung])
+            given = {following.name, *self._foresight.begun}
+            self._foresight.prepare(self.agenda.ahead(self._stand(), self._foresight.able, given))
             width = (end - place) / _TRIALS_AHEAD
-            self._try(following, self._part(place, width))
+            self._try(following, self._going_on(self._part(place, width)))
             place += width
         self._foresight.cancel()
         for plan, promise in self.agenda.left(self._stand()):
@@ -147,11 +148,17 @@ class Ascent:
         return self.workshop.attempt(plan.rung, plan.wanted, progress, plan.kept, time_left)
 
     def _time_left(self) -> Callable[[], float]:
-        """Seconds until a trial that begins now is stopped: never, as long as nothing passes."""
-        if not self._passing():
-            return lambda: math.inf
-        kept = self.after_seconds - GRACE * self.budget.seconds
-        return lambda: self.budget.left - kept
+        """Seconds until a trial that begins now is stopped. As long as nothing passes, never, unless engines were made
+        beside it meanwhile: then in time to try them."""
+        after, tried = self.after_seconds, frozenset(self._tried)
+        if self._passing():
+            return lambda: self.budget.left - (after - GRACE * self.budget.seconds)
+
+        def left() -> float:
+            made = self._foresight.made(tried)
+            return self.budget.left - after - made * LOAD_SECONDS if made else math.inf
+
+        return left
 
     def _glance(self, one: Candidate) -> None:
         """A few calls at each batch, by itself: enough to choose the next trial by, not to judge by."""
@@ -164,6 +171,15 @@ class Ascent:
 
     def _open(self) -> int:
         return sum(one.runner is not None for one in self.candidates)
+
+    def _going_on(self, progress: Callable[[float, str], None]) -> Callable[[float, str], None]:
+        """Whoever tells of progress keeps the processes beside the builds at work."""
+
+        def tell(fraction: float, detail: str) -> None:
+            self._foresight.go_on()
+            progress(fraction, detail)
+
+        return tell
 
     def _part(self, start: float, width: float) -> Callable[[float, str], None]:
         return lambda fraction, detail: self.workshop.context.progress(start + width * fraction, detail)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder.competition.experience import Experience
+from enginewright_builder.competition.experience import UNKNOWN_SECONDS, Experience
 from enginewright_builder.engines.base import Rung
 from enginewright_builder.measure.look import Look
 
@@ -47,13 +47,13 @@ def kind(rung: Rung) -> str:
 class Costs:
     """``earlier`` are paces by kind from the store. ``graph_left`` are the seconds after which a graph that is being
     written beside the builds is there, where it would take so many by itself; None where none is. ``engine_left`` is
-    the same of a whole engine for every batch."""
+    the same of a rung's whole engine."""
 
     experience: Experience
     look: Look | None = None
     earlier: Mapping[str, float] = field(default_factory=dict)
     graph_left: Callable[[str, str, float], float | None] = lambda backend, precision, usual: None
-    engine_left: Callable[[str, str, float], float | None] = lambda backend, precision, usual: None
+    engine_left: Callable[[Rung, float], float | None] = lambda rung, usual: None
 
     def __post_init__(self) -> None:
         self.paces: dict[str, float] = {}
@@ -77,10 +77,14 @@ class Costs:
     def expected(self, rung: Rung, kept: tuple[str, ...] = (), *, new_graph: bool = False) -> float:
         """``new_graph``: with other layers kept precise than any graph has that is there."""
         build = self._build(rung) * self._pace(kind(rung), rung.backend)
-        left = None if rung.ranges else self.engine_left(rung.backend, rung.precision, build)
+        left = self.engine_left(rung, build)
         if left is not None:
             return left + LOAD_SECONDS
         return self._graph(rung, kept, new_graph=new_graph) + build
+
+    def made(self, rung: Rung) -> bool:
+        """Whether its engine is there, and only to be loaded and gated."""
+        return self.engine_left(rung, UNKNOWN_SECONDS) == 0.0
 
     def _graph(self, rung: Rung, kept: tuple[str, ...], *, new_graph: bool) -> float:
         whole = self.experience.graph_seconds(rung.backend, rung.precision, self.look)

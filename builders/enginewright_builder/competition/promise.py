@@ -118,6 +118,21 @@ class Outlook:
         worth = {one.name: self._worth(one, kept) / max(one.seconds, 1.0) for one in kept}
         return sorted((one for one in kept if not one.needs), key=lambda one: (-worth[one.name], one.name))
 
+    def order(self, given: Collection[str]) -> list[Trial]:
+        """Those that still gain something once the ``given`` ones are built, and those before them; what gains most
+        comes first. Seconds are as nothing."""
+        found = [one for one in self.trials if one.name in given]
+        count, worlds = len(found), self._after(found)
+        while True:
+            named = {one.name for one in found}
+            able = [one for one in self.trials if one.name not in named and (not one.needs or one.needs in named)]
+            gains = {one.name: self._gain(worlds, one) for one in able}
+            pick = max(able, key=lambda one: (gains[one.name], one.name), default=None)
+            if pick is None or gains[pick.name] <= SUPERFLUOUS / 4:
+                return found[count:]
+            found.append(pick)
+            worlds = np.minimum(worlds, self._times[pick.name])
+
     # Sets of trials
 
     def _filled(self, chosen: list[Trial], seconds: float) -> list[Trial]:

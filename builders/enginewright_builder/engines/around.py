@@ -66,6 +66,10 @@ class _Surrounded:
 
 
 class _Foresighted(_Surrounded):
+    def foresees(self, rung: Rung) -> bool:
+        assert isinstance(self._inner, Foresighted)  # else it is no engine of this class
+        return self._inner.foresees(rung)
+
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
         assert isinstance(self._inner, Foresighted)  # else it is no engine of this class
         return self._inner.begin(rung, model, in_python(context))

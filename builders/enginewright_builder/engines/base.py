@@ -260,13 +260,16 @@ class Engine(Protocol):
 
 class Beside(Protocol):
     """Work for a later build that goes on in a process of its own, beside others. ``makes_engine``: all of that build's
-    work, not its graph alone."""
+    work, not its graph alone. ``made``: what it was begun for is there."""
 
     @property
     def makes_engine(self) -> bool: ...
 
     @property
     def running(self) -> bool: ...
+
+    @property
+    def made(self) -> bool: ...
 
     def pause(self) -> None: ...
 
@@ -278,6 +281,10 @@ class Beside(Protocol):
 @runtime_checkable
 class Foresighted(Protocol):
     """An engine that can do part of a build beside others."""
+
+    def foresees(self, rung: Rung) -> bool:
+        """Whether there can be something of the kind to do for ``rung``."""
+        ...
 
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
         """Starts it, for :meth:`Engine.build` to take what it made; None where there is nothing of the kind to do."""

@@ -39,6 +39,10 @@ class GraphAhead:
     def running(self) -> bool:
         return self.process.running
 
+    @property
+    def made(self) -> bool:
+        return not self.running and Path(self._job.target).is_file()
+
     def finish(self, target: Path, context: BuildContext) -> bool:
         """Waits for it, and moves what it wrote to ``target``, a name as it was started with. False where it failed, of
         whatever cause: alone, and with the GPU, it may go well. Raises :class:`OutOfTimeError`."""

@@ -61,6 +61,9 @@ class TensorRtEngine:
         tuned = [(ranges[0],), ranges, *((one,) for one in reversed(ranges[1:]))] if joinable else [ranges]
         return [Rung(backend=self.name, precision=rung.precision, ranges=tuple(each)) for each in tuned]
 
+    def foresees(self, rung: Rung) -> bool:
+        return rung.precision in QUANTISED and not rung.ranges
+
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside | None:
         """To write an 8-bit precision into the graph takes a minute or two of the CPU."""
         return begin_graph(rung.precision, model, context)

@@ -1,5 +1,5 @@
-"""PyTorch's package for every batch, compiled beside the builds: it takes longer than all of TensorRT's first builds,
-most of it on the CPU, so that it never fitted into a build's budget.
+"""PyTorch's packages, compiled beside the builds: the one for every batch takes longer than all of TensorRT's first
+builds, most of it on the CPU, so that it never fitted into a build's budget.
 
 The process opens the source once more, and so holds it once more in the GPU's memory. It uses the GPU for seconds of a
 minute or two, and is stopped while candidates are timed. No build needs it: what it could not compile is compiled
@@ -30,13 +30,16 @@ _LEAST_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the process gets: the source as the build found it, and ``folder``, where the package goes."""
+    """What the process gets: the source as the build found it, ``folder``, where the package goes, and ``workspace``,
+    where the compiler finds what it kept of other packages. ``batch`` is as in :meth:`SourceModel.torch_program`."""
 
     path: str
     format: str
     precision: str
     folder: str
+    workspace: str
     device: str
+    batch: int = 0
     interface: Interface | None = None
 
 
@@ -53,11 +56,12 @@ class PackageAhead:
     @classmethod
     def started(cls, rung: Rung, context: BuildContext, source: Located, package: str) -> PackageAhead:
         """``package`` is the name of the file that the compiler writes."""
-        folder = context.workspace / f"{rung.backend}-{rung.precision}" / _FOLDER
+        folder = context.workspace / rung.name.replace(" ", "-") / _FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         device = "cuda" if context.device.accelerator == "gpu" else "cpu"
         job = Job(path=str(source.path), format=source.format, precision=rung.precision, folder=str(folder),
-                  device=device, interface=context.stated)
+                  workspace=str(context.workspace), device=device, batch=rung.ranges[0].high if rung.ranges else 0,
+                  interface=context.stated)
         (folder / _JOB).write_text(dumps(job))
         words = [sys.executable, "-m", "enginewright_builder.engines.torch_ahead", str(folder / _JOB)]
         return cls(rung, folder / package, BesideProcess.started(words, environment(), folder))
@@ -65,6 +69,10 @@ class PackageAhead:
     @property
     def running(self) -> bool:
         return self.process.running
+
+    @property
+    def made(self) -> bool:
+        return not self.running and self._package.is_file()
 
     def finish(self, target: Path, context: BuildContext) -> float:
         """Waits for it, moves the package to ``target``, and returns how many seconds it took. 0 where it failed, of
@@ -92,10 +100,10 @@ def main(arguments: Sequence[str]) -> None:
     job = load(Job, Path(arguments[0]).read_text())
     folder = Path(job.folder)
     source = load_model(Located(path=Path(job.path), format=job.format), job.interface, folder, job.device)
-    program = source.torch_program(job.precision)
+    program = source.torch_program(job.precision, job.batch)
     if program is None:
         raise SystemExit("the source cannot be traced by torch.export")
-    compile_program(program, folder, folder, tf32=job.precision == "tf32")
+    compile_program(program, folder, Path(job.workspace), tf32=job.precision == "tf32")
 
 
 def room(weights: int) -> bool:

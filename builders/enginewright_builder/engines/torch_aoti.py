@@ -22,7 +22,7 @@ from enginewright_builder.system import available_cpus
 # Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.
 _GPU_LADDER, _CPU_LADDER = ("fp32", "tf32", "bf16", "fp16"), ("fp32",)
 DEVICE = "device"
-# Before the precision, on the shelf: what is being compiled beside the builds.
+# Before the rung's name, on the shelf: what is being compiled beside the builds.
 _AHEAD = "torch ahead "
 
 
@@ -46,11 +46,14 @@ class TorchEngine:
             ranges = (BatchRange(low=1, best=1, high=1),)
         return [Rung(backend=self.name, precision=rung.precision, ranges=(one,)) for one in ranges]
 
+    def foresees(self, rung: Rung) -> bool:
+        return not rung.unavailable
+
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> PackageAhead | None:
-        """Compiles the package for every batch. None where the process could not open the source, or the GPU's memory
-        does not hold it once more."""
-        shelf, key = context.shelf, _AHEAD + rung.precision
-        if rung.unavailable or rung.ranges or shelf is None or context.located is None or shelf.get(key):
+        """Compiles its package. None where the process could not open the source, or the GPU's memory does not hold it
+        once more."""
+        shelf, key = context.shelf, _AHEAD + rung.name
+        if rung.unavailable or shelf is None or context.located is None or shelf.get(key):
             return None
         if not room(sum(path.stat().st_size for path in model.path.parent.iterdir() if path.is_file())):
             return None
@@ -93,7 +96,7 @@ class TorchEngine:
 
 
 def _begun(rung: Rung, context: BuildContext) -> PackageAhead | None:
-    found = context.shelf.get(_AHEAD + rung.precision) if context.shelf and not rung.ranges else None
+    found = context.shelf.get(_AHEAD + rung.name) if context.shelf else None
     return found if isinstance(found, PackageAhead) else None
 
 

@@ -126,7 +126,8 @@ def _cuda_paths(workspace: Path) -> dict[str, str]:
         folder = workspace / "driver"
         folder.mkdir(parents=True, exist_ok=True)
         link = folder / "libcuda.so"
-        link.unlink(missing_ok=True)
-        link.symlink_to(driver)
+        ours = link.with_name(f"{link.name}.{os.getpid()}")  # another compiler may be at work in this workspace
+        ours.symlink_to(driver)
+        os.replace(ours, link)
         settings["LIBRARY_PATH"] = os.pathsep.join(filter(None, (str(folder), os.environ.get("LIBRARY_PATH", ""))))
     return settings

@@ -70,6 +70,34 @@ def test_the_first_is_begun_as_long_as_there_is_time_at_all_and_no_other_is() ->
     assert following(agenda(), stand({"tensorrt fp16": (1.0, 2.0, 4.0)}, seconds=3.0)) == ""
 
 
+def test_what_was_made_beside_the_first_comes_before_the_safe_one() -> None:
+    one = agenda()
+    package = Rung(backend="torch", precision="fp16")
+    one.costs.engine_left = lambda rung, usual: 0.0 if rung == package else None
+    stopped = stand(tried=("tensorrt fp16",), seconds=20.0)
+    assert following(one, stopped) == "torch fp16"
+    refused = stand({"torch fp16": (1.0, 2.0, 4.0)}, tried=("tensorrt fp16",), refused=("torch fp16",), seconds=20.0)
+    assert following(one, refused) == "onnxruntime fp32"
+
+
+def test_packages_are_prepared_in_the_order_of_what_each_adds_to_those_before_it() -> None:
+    one = agenda(look=CONVOLUTIONS)
+    wide = one.plans[EVERYTHING.index("torch fp16")]
+    one.tuned[wide.name] = [Plan(rung=replace(wide.rung, ranges=(each,)), of=wide.name)
+                            for each in bucket_ranges(BATCHES)]
+
+    def ahead(*given: str) -> list[str]:
+        asked = one.ahead(stand(look=CONVOLUTIONS), lambda rung: rung.backend == "torch", given)
+        return [plan.name for plan in asked]
+
+    first, *others = ahead("tensorrt fp16")
+    assert first == "torch fp16"
+    assert {"torch fp16 @1", "torch fp16 @8"} & {*others}
+    assert "torch fp32" not in others  # slower wherever FP16 is there
+    assert "torch fp16" not in ahead("tensorrt fp16", "torch fp16")
+    assert not one.ahead(stand(look=CONVOLUTIONS), lambda rung: False, {"tensorrt fp16"})
+
+
 def test_a_model_of_convolutions_tries_int8_where_a_text_model_tunes_fp16() -> None:
     times = {"tensorrt fp16": (0.5, 0.6, 1.1)}
     assert following(agenda(look=CONVOLUTIONS), stand(times, look=CONVOLUTIONS, seconds=300)) == "tensorrt int8"
@@ -148,9 +176,11 @@ class TestCosts:
         wide, one = Rung(backend="torch", precision="fp16"), Rung(backend="torch", precision="fp16", ranges=(
             BatchRange(low=1, best=1, high=1),))
         alone = Costs(experience("gpu"), TEXT)
-        beside = Costs(experience("gpu"), TEXT, engine_left=lambda backend, precision, usual: usual / 2)
+        beside = Costs(experience("gpu"), TEXT, engine_left=lambda rung, usual: {wide: usual / 2, one: 0.0}.get(rung))
         assert beside.expected(wide) == pytest.approx(alone.expected(wide) / 2 + LOAD_SECONDS)
-        assert beside.expected(one) == alone.expected(one)
+        assert beside.expected(one) == LOAD_SECONDS
+        assert beside.expected(self.RUNG) == alone.expected(self.RUNG)
+        assert [beside.made(rung) for rung in (wide, one, self.RUNG)] == [False, True, False]
 
     def test_earlier_builds_are_believed_within_bounds(self) -> None:
         usual = Costs(experience("gpu"), TEXT).expected(self.RUNG)

@@ -11,9 +11,9 @@ import pytest
 
 from enginewright_builder.competition.agenda import Plan
 from enginewright_builder.competition.attempt import Workshop
-from enginewright_builder.competition.foresight import LEAST_MEMORY_BYTES, LONGER, SLOWER, Foresight
+from enginewright_builder.competition.foresight import LEAST_MEMORY_BYTES, LONGER, LOOK_SECONDS, SLOWER, Foresight
 from enginewright_builder.contract import DeviceRequest
-from enginewright_builder.engines.base import Rung
+from enginewright_builder.engines.base import BatchRange, Rung
 
 INT8, FP8, TORCH = (Plan(rung=Rung(backend=backend, precision=precision)) for backend, precision in (
     ("tensorrt", "int8"), ("tensorrt", "fp8"), ("torch", "fp16")))
@@ -23,6 +23,7 @@ INT8, FP8, TORCH = (Plan(rung=Rung(backend=backend, precision=precision)) for ba
 class Work:
     running: bool = True
     makes_engine: bool = False
+    made: bool = False
     told: list[str] = field(default_factory=list)
 
     def pause(self) -> None:
@@ -44,7 +45,10 @@ class Engine:
     def begin(self, rung: Rung, model: Any, context: Any) -> Work:
         if rung.precision == "fp8":
             raise RuntimeError("not today")
-        return self.begun.setdefault(rung.precision, Work())
+        return self.begun.setdefault(rung.name.partition(" ")[2], Work(makes_engine=rung.backend == "torch"))
+
+    def foresees(self, rung: Rung) -> bool:
+        return not rung.ranges
 
 
 def foresight(folder: Path, engine: Engine, *, accelerator: str = "gpu", cpus: int = 16,
@@ -78,14 +82,39 @@ def test_one_of_each_engine_is_begun_at_a_time(tmp_path: Path) -> None:
 def test_what_is_left_of_a_whole_engine_is_no_graphs(tmp_path: Path) -> None:
     engine = Engine()
     one = foresight(tmp_path, engine, both=True)
-    assert one.engine_left("torch", "fp16", 80.0) is None
+    assert one.engine_left(TORCH.rung, 80.0) is None
     one.prepare([INT8, TORCH])
-    engine.begun["fp16"].makes_engine = True
-    assert one.engine_left("torch", "fp16", 80.0) == SLOWER * 80.0
+    assert one.begun == {INT8.name, TORCH.name}
+    assert one.engine_left(TORCH.rung, 80.0) == SLOWER * 80.0
     assert one.graph_left("torch", "fp16", 80.0) is None
-    assert one.engine_left("tensorrt", "int8", 60.0) is None
+    assert one.engine_left(INT8.rung, 60.0) is None
+    assert one.made(()) == 0
     engine.begun["fp16"].running = False
-    assert one.engine_left("torch", "fp16", 80.0) == 0.0
+    assert one.engine_left(TORCH.rung, 80.0) is None  # it failed
+    engine.begun["fp16"].made = engine.begun["int8"].made = True
+    assert one.engine_left(TORCH.rung, 80.0) == 0.0
+    assert (one.made(()), one.made({TORCH.name})) == (1, 0)
+
+
+def test_the_next_is_begun_as_soon_as_one_has_ended_and_none_after_the_last(tmp_path: Path) -> None:
+    engine, now = Engine(), [0.0]
+    one = foresight(tmp_path, engine, now=now, both=True)
+    tuned = Plan(rung=Rung(backend="torch", precision="fp16", ranges=(BatchRange(low=1, best=1, high=1),)))
+    assert one.able(TORCH.rung)
+    assert not one.able(tuned.rung)
+    one.prepare([TORCH, tuned])
+    one.go_on()
+    assert set(engine.begun) == {"fp16"}
+    engine.begun["fp16"].running = False
+    one.go_on()
+    assert set(engine.begun) == {"fp16"}  # it has looked just now
+    now[0] += LOOK_SECONDS
+    one.go_on()
+    assert set(engine.begun) == {"fp16", "fp16 @1"}
+    one.cancel()
+    now[0] += LOOK_SECONDS
+    one.go_on()
+    assert set(engine.begun) == {"fp16", "fp16 @1"}
 
 
 def test_one_at_a_time_is_begun_and_what_cannot_be_is_passed_over(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -800,7 +800,7 @@ class TestForesight:
         monkeypatch.setattr(foresight, "LEAST_MEMORY_BYTES", 0)
 
         class Beside:
-            running, still, makes_engine, told = True, False, False, list[str]()
+            running, still, makes_engine, made = True, False, False, False
 
             def pause(self) -> None:
                 self.still = True
@@ -814,6 +814,9 @@ class TestForesight:
         begun: dict[str, Beside] = {}
 
         class Foresighted(Variant):
+            def foresees(self, rung: Rung) -> bool:
+                return rung.precision == "int8"
+
             def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Beside:
                 return begun.setdefault(rung.name, Beside())
 
@@ -833,6 +836,53 @@ class TestForesight:
         assert list(begun) == ["tensorrt int8"]
         assert not any(one.running for one in begun.values())
         assert len(climbed.built) == 3
+
+    @pytest.mark.parametrize("passes", [True, False], ids=["it passes", "it is refused"])
+    def test_a_first_trial_that_does_not_end_is_stopped_in_time_to_try_what_was_made_beside_it(
+            self, passes: bool, exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext,
+            perceptron: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(foresight, "LEAST_CPUS", 1)
+        monkeypatch.setattr(foresight, "LEAST_MEMORY_BYTES", 0)
+        clock = Clock()
+
+        @dataclass
+        class Package:
+            there: float
+            makes_engine = True
+
+            @property
+            def running(self) -> bool:
+                return clock() < self.there
+
+            @property
+            def made(self) -> bool:
+                return not self.running
+
+            def pause(self) -> None:
+                pass
+
+            resume = cancel = pause
+
+        class Packages(Variant):
+            def foresees(self, rung: Rung) -> bool:
+                return rung.precision == "fp16"
+
+            def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Package:
+                return Package(there=100.0)
+
+        endless = Variant(perceptron, clock, ["fp16"], name="tensorrt", seconds=10_000.0)
+        packages = Packages(perceptron, clock, ["fp16"], name="torch", seconds=1.0,
+                            answers={} if passes else {"torch fp16": negated})
+        safe = Variant(perceptron, clock, ["fp32"], name="onnxruntime", seconds=1.0)
+        budget = Budget(300.0, clock=clock)
+        made = replace(gate(samples, clock=clock), budget=budget)
+        climbed = climb([endless, packages, safe], "auto", exported, source, on_gpu(context), made)
+        verdicts = told(climbed)
+        assert verdicts["tensorrt fp16"][0] == "Skipped"
+        assert "was stopped after" in verdicts["tensorrt fp16"][1]
+        assert verdicts["torch fp16"][0] == ("Shipped" if passes else "AccuracyRefused")
+        assert (verdicts["onnxruntime fp32"][0] == "Shipped") is not passes
+        assert clock() < 300.0
 
 
 class TestFallback:

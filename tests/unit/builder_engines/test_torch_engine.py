@@ -83,12 +83,14 @@ def test_one_package_answers_every_batch_and_size(wide: Artifact, source: Source
     check(wide, source, batch, size)
 
 
+@pytest.mark.parametrize("ranges", [(), (BatchRange(low=1, best=3, high=3),)], ids=["every batch", "one batch"])
 def test_a_package_that_is_compiled_beside_the_builds_answers_the_same(
-        source: SourceModel, located: Located, context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+        ranges: tuple[BatchRange, ...], source: SourceModel, located: Located, context: BuildContext,
+        monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it was stopped meanwhile; and the build compiles nothing itself."""
     monkeypatch.setattr(torch_aoti, "room", lambda weights: True)
     beside = dataclasses.replace(context, located=located, shelf=Shelf(), workspace=context.workspace / "beside")
-    rung = Rung(backend="torch", precision="fp32")
+    rung = Rung(backend="torch", precision="fp32", ranges=ranges)
     exported = ExportedModel(path=located.path, interface=source.interface, opset=18)
     ahead = TorchEngine().begin(rung, exported, beside)
     assert ahead is not None
