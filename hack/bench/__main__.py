@@ -38,7 +38,7 @@ def main() -> int:
             _one(entry, given, result)
         except Exception as error:
             traceback.print_exc()
-            result["failed"].append({"model": entry.name, "error": f"{type(error).__name__}: {error}"[:500]})
+            result["failed"].append({"model": entry.name, "error": f"{type(error).__name__}: {error}"[:2000]})
         _save(result, given.output)
     return 1 if result["failed"] else 0
 

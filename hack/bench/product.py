@@ -18,7 +18,7 @@ from bench import run
 from bench.published import Published
 from bench.ways import MODEL, baseline_way, median_ms, saved
 from bench.zoo import Entry
-from enginewright_builder.contract import BUDGET_SECONDS, Interface, dumps
+from enginewright_builder.contract import BUDGET_SECONDS, ContractError, Interface, Outcome, dumps
 from enginewright_builder.engines.base import Artifact, Rung
 from enginewright_builder.load import encode, run_on_time
 from enginewright_builder.sweep.bench import window
@@ -48,7 +48,7 @@ class Built:
 
 def build(entry: Entry, inputs: Path, scratch: Path, accelerator: str, budget_seconds: int | None) -> Built:
     """Runs ``enginewright-build`` as a person does: default precisions, and the default budget unless one is given.
-    Raises ``RuntimeError`` with the end of its output where it fails."""
+    Raises ``RuntimeError`` with what it says of its end where it fails."""
     store = scratch / "store"
     source, options = _given(entry, inputs, scratch)
     command = [sys.executable, "-m", PROGRAM, "--model", str(source), "--output", str(store),
@@ -62,8 +62,20 @@ def build(entry: Entry, inputs: Path, scratch: Path, accelerator: str, budget_se
                               check=False)
     if done.returncode:
         raise RuntimeError(f"{entry.name}: enginewright-build ended with status {done.returncode}: "
-                           f"{log.read_text(errors='replace')[-3000:]}")
+                           f"{_ending(log.read_text(errors='replace'))}")
     return Built(command, round(time.monotonic() - begin, 1), budget, store, Published.in_store(store))
+
+
+def _ending(log: str) -> str:
+    """The error, and what became of each trial that was begun; the end of the output where it has no outcome."""
+    try:
+        outcome = Outcome.from_json(log.rstrip().rpartition("\n")[2])
+    except ContractError:
+        return log[-500:]
+    trials = "; ".join(f"{one.name} {one.verdict} ({one.build_seconds:.0f} s): {one.reason[:120]}"
+                       for one in outcome.candidates if one.build_seconds is not None)
+    error = outcome.error
+    return "; ".join(filter(None, (f"{error.reason}: {error.message}" if error else "", trials)))
 
 
 def _given(entry: Entry, inputs: Path, scratch: Path) -> tuple[Path, list[str]]:

@@ -3,8 +3,9 @@
 Trials are all rungs that were asked for, the engines tuned from those that pass, and refused ones with their worst
 layers kept precise. :mod:`promise` says what each could gain. What holds whatever it says:
 
-* As long as nothing passes, the cheapest rung in full precision follows the first trial, and comes first on a CPU,
-  where it takes seconds: so there is something to ship.
+* As long as nothing passes, an engine that was made beside the first trial follows it, and then the cheapest rung in
+  full precision, which comes first on a CPU, where it takes seconds: so there is something to ship, however little time
+  is left.
 * What no longer fits into the time is built quickly, by an engine that can, if that fits.
 * A rung that was asked for and promises nothing is tried at last, as long as there is time; a tuned or mended one is
   not, and neither is an unrequested one, once something passes.
@@ -79,8 +80,8 @@ class Agenda:
         plans = self._fitting(stand)
         if stand.left <= 0:
             return None
-        if safe := self._safe(stand, plans):
-            return safe
+        if not stand.known.passing and (sure := self._made(stand, plans) or self._safe(stand, plans)):
+            return sure
         outlook = self._outlook(plans, stand)
         # The first may take of what is kept for later: the cheapest, which always fits, is the slowest.
         if chosen := outlook.choose(stand.seconds if stand.tried else stand.left):
@@ -140,11 +141,16 @@ class Agenda:
             found.append(quick if fits else plan)
         return {plan.name: plan for plan in found}
 
+    def _made(self, stand: Stand, plans: Mapping[str, Plan]) -> Plan | None:
+        """The most promising of those whose engines for every batch are there, and only to be loaded and gated."""
+        made = {name: plan for name, plan in plans.items()
+                if not (plan.of or plan.mends) and self.costs.made(plan.rung)}
+        promises = self._outlook(made, stand).promises()
+        return made[max(promises, key=lambda one: one.gain).trial.name] if promises else None
+
     def _safe(self, stand: Stand, plans: Mapping[str, Plan]) -> Plan | None:
-        """The cheapest in full precision, while nothing passes: second at the latest, but after what is made."""
-        if stand.known.passing or (not stand.tried and self.experience.accelerator != "cpu"):
-            return None
-        if stand.tried and any(self.costs.made(plan.rung) for plan in plans.values() if not (plan.of or plan.mends)):
+        """The cheapest in full precision: second at the latest, but for what is made."""
+        if not stand.tried and self.experience.accelerator != "cpu":
             return None
         safe = [plan for plan in plans.values() if plan.wanted and plan.rung.precision == SAFE and not plan.of]
         if any(plan.wanted and plan.rung.precision == SAFE and plan.name in stand.tried for plan in self.plans):

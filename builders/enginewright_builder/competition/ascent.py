@@ -173,7 +173,7 @@ class Ascent:
         return sum(one.runner is not None for one in self.candidates)
 
     def _going_on(self, progress: Callable[[float, str], None]) -> Callable[[float, str], None]:
-        """Whoever tells of progress keeps the processes beside the builds at work."""
+        """A build that reports progress keeps the processes beside it at work."""
 
         def tell(fraction: float, detail: str) -> None:
             self._foresight.go_on()
@@ -188,9 +188,12 @@ class Ascent:
         refused = [one for one in self.candidates if one.wanted and one.accuracy and not self._races(one)]
         mendable = {one.name for one in refused if not one.kept and one.rung.precision != SAFE}
         return Stand(known=Known(batches=self._used(), look=self.agenda.costs.look, times=self._glances,
-                                 passing=frozenset(self._passing())),
+                                 passing=frozenset(self._passing()), overflown=self._overflown()),
                      seconds=self.budget.left - self.after_seconds, left=self.budget.left, tried=frozenset(self._tried),
                      refused=frozenset(mendable if self.workshop.worst_layers else ()))
+
+    def _overflown(self) -> frozenset[str]:
+        return frozenset(one.name for one in self.candidates if one.accuracy and not one.accuracy.finite)
 
     def _passing(self) -> list[str]:
         return [one.name for one in self.candidates if self._races(one) and not one.failure]

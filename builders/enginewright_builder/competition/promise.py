@@ -41,6 +41,10 @@ _SIBLING_SPREAD, _TWIN_SPREAD = 0.05, 0.01
 QUICK_LOG, _QUICK_SPREAD = 0.025, 0.02
 # A mended candidate is slower than it was, and the gate admits few: neither four nor twelve layers mended ViT's INT8.
 _MENDED_LOG, _MENDED_SPREAD, _MENDED_PASSES = 0.08, 0.06, 0.3
+# Where FP16's range is too small for a model, it is so in each engine, and in 8-bit graphs, whose other layers are
+# FP16: MobileNetV4's four such candidates of three engines answered NaN, and only FP16 with four layers in FP32 passed
+# (product-untuned.json).
+_RANGE_OF_FP16, _OVERFLOWN_PASSES, _MENDED_OVERFLOW_PASSES = ("fp16", "fp8", "int8"), 0.03, 0.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +71,18 @@ class Trial:
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """What a build knows so far. ``batches`` are those in use. ``times`` are milliseconds by candidate and batch, also
-    of refused ones; ``passing`` names those that may be served."""
+    of refused ones; ``passing`` names those that may be served, ``overflown`` those that answer NaN or infinity where
+    the source does not."""
 
     batches: tuple[int, ...]
     look: Look | None = None
     times: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     passing: Collection[str] = ()
+    overflown: Collection[str] = ()
+
+    @property
+    def too_wide_for_fp16(self) -> bool:
+        return any(_precision(name) in _RANGE_OF_FP16 for name in self.overflown)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,13 +292,20 @@ class Outlook:
     def _passes(self, one: Trial) -> npt.NDArray[np.bool_]:
         """In which worlds the gate admits it: a tuned engine as the one it is tuned from."""
         if one.mends:
-            return _uniform(f"admitted {one.name}") < _MENDED_PASSES
+            overflow = one.mends in self._known.overflown
+            return _uniform(f"admitted {one.name}") < (_MENDED_OVERFLOW_PASSES if overflow else _MENDED_PASSES)
         if {one.whole, quickly(one.whole)} & {*self._known.passing}:
             return np.full(WORLDS, True)
         if one.whole not in self._admitted:
             likely = self._experience.passes(one.whole, self._known.look)
+            if self._known.too_wide_for_fp16 and _precision(one.whole) in _RANGE_OF_FP16:
+                likely = min(likely, _OVERFLOWN_PASSES)
             self._admitted[one.whole] = _uniform(f"admitted {one.whole}") < likely
         return self._admitted[one.whole]
+
+
+def _precision(name: str) -> str:
+    return name.split()[1]
 
 
 def _without(one: Trial, chosen: Iterable[Trial]) -> list[Trial]:

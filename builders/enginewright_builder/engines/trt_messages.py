@@ -10,6 +10,8 @@ from enginewright_builder.errors import UserError
 
 _FIELD = "spec.engine.precision"
 _LONGEST = 300
+# Of what the parser says of a node (onnx-tensorrt 10.6); the reason stands below it.
+_HEADING = "Invalid Node - "
 _PYTHON_API = re.compile(r"^\[[^\]]*\]\s*|^(IBuilder|IRuntime)::\w+: ")
 
 
@@ -65,5 +67,7 @@ def candidate_failed(precision: str, message: str, remedy: str) -> UserError:
 
 
 def _first_line(text: str) -> str:
-    line = next((part.strip() for part in text.splitlines() if part.strip()), "no reason given")
+    """The first that says more than the name of the node."""
+    lines = [part.strip() for part in text.splitlines() if part.strip()]
+    line = next((part for part in lines if not part.startswith(_HEADING)), lines[0] if lines else "no reason given")
     return _PYTHON_API.sub("", line)[:_LONGEST]

@@ -16,6 +16,7 @@ import torch
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import Tokenize, TorchProgram
+from enginewright_builder.models.bfloat_weights import align_weights
 from enginewright_builder.models.onnx_translations import TRANSLATIONS
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
@@ -71,6 +72,8 @@ class TorchModel:
                     custom_translation_table=TRANSLATIONS)
             except Exception as error:
                 raise export_failed(error, self.interface) from error
+        if precision == "bf16":
+            align_weights(path)
         finish_names(path, self.interface)
 
     def torch_program(self, precision: str, batch: int = 0) -> TorchProgram | None:

@@ -74,7 +74,7 @@ def test_what_was_made_beside_the_first_comes_before_the_safe_one() -> None:
     one = agenda()
     package = Rung(backend="torch", precision="fp16")
     one.costs.engine_left = lambda rung, usual: 0.0 if rung == package else None
-    stopped = stand(tried=("tensorrt fp16",), seconds=20.0)
+    stopped = stand(tried=("tensorrt fp16",), seconds=-5.0)
     assert following(one, stopped) == "torch fp16"
     refused = stand({"torch fp16": (1.0, 2.0, 4.0)}, tried=("tensorrt fp16",), refused=("torch fp16",), seconds=20.0)
     assert following(one, refused) == "onnxruntime fp32"
@@ -128,6 +128,20 @@ def test_a_refused_one_is_mended_where_it_would_be_much_faster_and_not_where_it_
     slow = stand({"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt int8": (1.0, 2.0, 4.0)}, refused=("tensorrt int8",),
                  tried=("tensorrt fp32", "tensorrt fp16 @1", "tensorrt fp16 @1+8+32"))
     assert following(agenda(names), slow) == ""
+
+
+def test_where_fp16_overflows_no_other_engine_tries_it_before_what_has_the_range() -> None:
+    one = agenda(look=CONVOLUTIONS)
+    times = {"tensorrt fp16": (0.4, 0.8, 2.0), "onnxruntime fp32": (2.0, 5.0, 16.0)}
+    at = stand(times, refused=("tensorrt fp16",), look=CONVOLUTIONS)
+    after = replace(at, known=replace(at.known, overflown=("tensorrt fp16",)))
+    first = following(one, after)
+    assert first in ("tensorrt bf16", "tensorrt fp16 (kept the worst layers in higher precision)")
+    tried = replace(after, tried=after.tried | {first})
+    assert following(one, tried) not in {"torch fp16", "onnxruntime fp16", "tensorrt int8", "tensorrt fp8"}
+    ahead = [plan.name for plan in one.ahead(after, lambda rung: rung.backend == "torch", {first})]
+    assert ahead[0] == "torch bf16"
+    assert "torch fp16" not in ahead
 
 
 def test_an_engine_tuned_from_a_refused_one_is_never_tried() -> None:

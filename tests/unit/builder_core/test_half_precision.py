@@ -80,6 +80,26 @@ def test_bf16_export_holds_bf16_and_takes_fp32(program: SourceModel, tmp_path: P
         TensorProto.INT64, TensorProto.FLOAT}
 
 
+def test_a_convolution_that_a_normalisation_is_folded_into_holds_one_type(tmp_path: Path) -> None:
+    """Also its bias, which the folding makes."""
+    import torch
+
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, bias=False), torch.nn.BatchNorm2d(4), torch.nn.Flatten(1))
+    with torch.no_grad():
+        net(2 * torch.rand(16, 3, 8, 8) + 1)  # a mean and a variance to fold
+    made = torch.export.export(net.eval(), (torch.rand(2, 3, 8, 8),),
+                               dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    torch.export.save(made, tmp_path / "m.pt2")
+    model = load_model(Located(path=tmp_path / "m.pt2", format="exported-program"))
+    model.export_onnx(tmp_path / "m.onnx", 22, "bf16")
+    graph = onnx.load(str(tmp_path / "m.onnx"))
+    folded, = (node for node in graph.graph.node if node.op_type == "Conv")
+    types = {tensor.name: tensor.data_type for tensor in graph.graph.initializer}
+    assert [types[name] for name in folded.input[1:]] == [TensorProto.BFLOAT16, TensorProto.BFLOAT16]
+    onnx.shape_inference.infer_shapes(graph, check_type=True, strict_mode=True)
+
+
 def test_the_source_stays_in_fp32(program: SourceModel, tmp_path: Path) -> None:
     inputs = example_inputs(program.interface, 2, size=5)
     before = program.run(inputs)

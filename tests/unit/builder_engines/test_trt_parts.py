@@ -329,6 +329,12 @@ def test_a_graph_that_cannot_be_read_is_told(complaints: list[Complaint], said: 
     assert said in parse_failed(complaints, "fp32", "10.6.0").message
 
 
+def test_the_reason_below_the_parsers_heading_is_told() -> None:
+    said = parse_failed([Complaint(code="INVALID_NODE", text="Invalid Node - conv\nweights are of another type\n",
+                                   node="conv", operator="Conv")], "bf16", "10.6.0")
+    assert "cannot read Conv (node 'conv'): weights are of another type" in said.message
+
+
 @pytest.mark.parametrize(("text", "memory"), [
     ("[virtualMemoryBuffer.cpp::resizePhysical::154] Error Code 2: OutOfMemory (Requested size was 2097152 bytes.)",
      True),
