@@ -99,7 +99,7 @@ class Agenda:
         return self._trial(plan, stand).seconds
 
     def ahead(self, stand: Stand, able: Callable[[Rung], bool], given: Collection[str]) -> list[Plan]:
-        """What is worth preparing for, of that which is ``able`` to be prepared, the most promising first. The
+        """What is worth preparing for, of those rungs that are ``able`` to be prepared, the most promising first. The
         ``given`` are being built or prepared already."""
         plans = {name: plan for name, plan in self._open(stand).items()
                  if name in given or (able(plan.rung) and not plan.mends)}
