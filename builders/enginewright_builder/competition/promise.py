@@ -130,18 +130,9 @@ class Outlook:
 
     def order(self, given: Collection[str]) -> list[Trial]:
         """Those that still gain something once the ``given`` ones are built, and those before them; what gains most
-        comes first. Seconds are as nothing."""
-        found = [one for one in self.trials if one.name in given]
-        count, worlds = len(found), self._after(found)
-        while True:
-            named = {one.name for one in found}
-            able = [one for one in self.trials if one.name not in named and (not one.needs or one.needs in named)]
-            gains = {one.name: self._gain(worlds, one) for one in able}
-            pick = max(able, key=lambda one: (gains[one.name], one.name), default=None)
-            if pick is None or gains[pick.name] <= SUPERFLUOUS / 4:
-                return found[count:]
-            found.append(pick)
-            worlds = np.minimum(worlds, self._times[pick.name])
+        for a second comes first."""
+        chosen = [one for one in self.trials if one.name in given]
+        return self._filled(chosen, math.inf)[len(chosen):]
 
     # Sets of trials
 
