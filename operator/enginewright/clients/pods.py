@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
-from typing import Final, Self
+from collections.abc import AsyncIterator
+from typing import Final
 
 import aiohttp
 
-from enginewright.clients.direct import DirectSession, metered
 from enginewright.clients.errors import TransientError
 
 # Pieces of an answer that come in chunks, beside one for each so many bytes: each piece costs time.
@@ -23,34 +22,6 @@ CHUNK: Final = 1 << 10
 
 class TooLargeError(TransientError):
     """The answer is larger, or costs more to read, than an honest one."""
-
-
-class PodClient:
-    """Connections to pods, ``connections`` at most (0: no limit), kept between requests. ``deadline`` is seconds that
-    an answer may take, ``largest`` the bytes that it may have."""
-
-    def __init__(self, *, deadline: float, largest: int, connections: int = 0) -> None:
-        self._deadline = deadline
-        self._largest = largest
-        self._session = DirectSession(metered(largest, connections), headers={"Accept-Encoding": "identity"})
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self._session.close()
-
-    async def _page(self, url: str, *, wait: float = 0.0, params: Mapping[str, str] | None = None) -> bytes:
-        """The whole answer to a GET, which may take ``wait`` seconds beyond the deadline. Raises
-        :class:`TransientError` without one."""
-        call = f"GET {url}"
-        async with answered(self._deadline + wait, call), self._session.request("GET", url, params=params) as answer:
-            if answer.status != 200:
-                raise TransientError(refusal(answer.status), call=call, status=answer.status)
-            body = await body_of(answer, self._largest)
-            if body is None:
-                raise TooLargeError(f"the answer has more than {self._largest} bytes, or too many pieces", call=call)
-            return body
 
 
 def refusal(status: int) -> str:
@@ -68,9 +39,14 @@ async def body_of(answer: aiohttp.ClientResponse, most: int) -> bytes | None:
     async for piece, ends in answer.content.iter_chunks():
         body += piece
         chunks += ends
-        if len(body) > most or chunks > FEWEST_CHUNKS + len(body) // CHUNK:
+        if len(body) > most or too_many_chunks(chunks, len(body)):
             return None
     return bytes(body)
+
+
+def too_many_chunks(chunks: int, size: int) -> bool:
+    """For a body of ``size`` bytes so far."""
+    return chunks > FEWEST_CHUNKS + size // CHUNK
 
 
 @contextlib.asynccontextmanager

@@ -8,9 +8,10 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, Self, TypeVar, TypeVarTuple
 
-from enginewright.clients.pods import PodClient, answered, body_of, refusal
+from enginewright.clients.direct import DirectSession, metered
+from enginewright.clients.pods import answered, body_of, refusal
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import HTTP_PORT
 from enginewright.core.probe import ProbeError, Request, Tensor, read_answer
@@ -26,16 +27,20 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 
-class ProbeClient(PodClient):
+class ProbeClient:
     """``deadline`` is seconds for one request."""
 
     def __init__(self, *, deadline: float = 10.0) -> None:
-        super().__init__(deadline=deadline, largest=LARGEST_ANSWER, connections=CONNECTIONS)
+        self._deadline = deadline
+        self._session = DirectSession(metered(LARGEST_ANSWER, CONNECTIONS), headers={"Accept-Encoding": "identity"})
         self._apart = ThreadPoolExecutor(1, thread_name_prefix="probes")
+
+    async def __aenter__(self) -> Self:
+        return self
 
     async def __aexit__(self, *exc: object) -> None:
         self._apart.shutdown(wait=False, cancel_futures=True)
-        await super().__aexit__(*exc)
+        await self._session.close()
 
     async def apart(self, function: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """``function`` in a thread: the replica chooses how many numbers there are, and one at a time takes its turns

@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from enginewright.clients.pods import PodClient
+from enginewright.clients.gets import PageClient
 from enginewright.clients.signals import NoSignalError
 from enginewright.clients.urls import pod_url
 from enginewright.core.labels import QUALITY_PORT
@@ -21,7 +21,7 @@ LATEST: Final = 1e10
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{64})?")
 
 
-class QualityClient(PodClient):
+class QualityClient(PageClient):
     def __init__(self, *, deadline: float = 1.0) -> None:
         super().__init__(deadline=deadline, largest=LARGEST_REPORT)
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from enginewright.clients.gets import PageClient
 from enginewright.clients.page import LARGEST_PAGE, Sample, samples
-from enginewright.clients.pods import PodClient
 from enginewright.clients.signals import GpuMetrics, NoSignalError, ReplicaMetrics
 from enginewright.clients.urls import pod_url
 from enginewright.clients.vllm import parse_vllm_metrics
@@ -43,10 +43,11 @@ _COUNTED: Final = {
 # Of each GPU that the server sees; not exported on a CPU.
 _OF_GPUS: Final = {"nv_energy_consumption": "joules", "nv_gpu_power_usage": "watts",
                    "nv_gpu_utilization": "utilisation", "nv_gpu_memory_used_bytes": "memory_bytes"}
-_WANTED: Final = _COUNTED.keys() | {SUMMARY, HITS, MISSES} | _OF_GPUS.keys()
+_OF_CACHES: Final = frozenset({HITS, MISSES})
+_WANTED: Final = _COUNTED.keys() | {SUMMARY} | _OF_CACHES | _OF_GPUS.keys()
 
 
-class TritonClient(PodClient):
+class TritonClient(PageClient):
     """``deadline`` is seconds for one scrape; connections are kept between scrapes. Their number has no limit but that
     of replicas: with one, those that do not answer, as behind a network policy, would keep all others waiting."""
 
@@ -69,20 +70,19 @@ def parse_metrics(page: bytes) -> ReplicaMetrics:
     gpus: dict[str, dict[str, float]] = {}
     quantiles: dict[float, float] = {}
     found = list(samples(page, _WANTED))
-    cached = [sample for sample in found if sample.name in (HITS, MISSES)]
+    cached = [sample for sample in found if sample.name in _OF_CACHES]
     fronts = {sample.labels.get(_NAMES.model_label, "") for sample in cached}
     for sample in found:
-        if sample.name in (HITS, MISSES) or sample.labels.get(_NAMES.model_label) in fronts:
+        name, labels, value = sample
+        if fronts and (name in _OF_CACHES or labels.get(_NAMES.model_label) in fronts):
             continue
-        if sample.name == SUMMARY:
+        if (label := _COUNTED.get(name)) is not None:
+            of, place = sums[name], labels.get(label, "")
+            of[place] = of.get(place, 0.0) + value
+        elif name == SUMMARY:
             _add_quantile(quantiles, sample)
-            continue
-        if (figure := _OF_GPUS.get(sample.name)) is not None:
-            gpus.setdefault(sample.labels.get("gpu_uuid", ""), {})[figure] = sample.value
-            continue
-        of = sums[sample.name]
-        place = sample.labels.get(_COUNTED[sample.name], "")
-        of[place] = of.get(place, 0.0) + sample.value
+        else:
+            gpus.setdefault(labels.get("gpu_uuid", ""), {})[_OF_GPUS[name]] = value
     if not sums[_NAMES.pending]:
         raise NoSignalError(f"no {_NAMES.pending} in the metrics (Triton exports it since 23.09)")
     return ReplicaMetrics(

@@ -10,17 +10,20 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [*(ROOT / "operator/enginewright").rglob("*.py"), *(ROOT / "builders/enginewright_builder").rglob("*.py")]
-# What makes a client, or is one, of the libraries that follow redirects; aiohttp and requests do so by default.
+# What makes a client, or is one, of libraries that follow redirects, as aiohttp and requests do by default, and what
+# reads answers.
 CLIENTS = {
     "aiohttp": {"ClientSession", "request", "TCPConnector"},
     "requests": {"Session", "session", "get", "post", "put", "patch", "delete", "head", "options", "request"},
     "httpx": {"Client", "AsyncClient", "get", "post", "put", "patch", "delete", "head", "options", "request", "stream"},
     "urllib.request": {"urlopen", "build_opener", "OpenerDirector", "Request", "urlretrieve"},
+    "httptools": {"HttpResponseParser"},
     "urllib3": {"PoolManager", "ProxyManager", "request", "connection_from_url"},
 }
 ALLOWED = {
     # These follow none.
     "operator/enginewright/clients/direct.py": {"aiohttp.ClientSession", "aiohttp.TCPConnector"},
+    "operator/enginewright/clients/gets.py": {"httptools.HttpResponseParser"},
     "operator/enginewright/clients/bounded.py": {"requests.Session"},
     "operator/enginewright/activator/http_proxy.py": {"aiohttp.TCPConnector"},
     "builders/enginewright_builder/sources/registry.py": {"httpx.Client"},

@@ -216,5 +216,5 @@ async def test_an_endless_page_is_refused(serve: Callable[[Handler], Awaitable[i
 
 async def test_nobody_listens(unused_tcp_port: int) -> None:
     async with TritonClient() as client:
-        with pytest.raises(TransientError, match="ClientConnectorError"):
+        with pytest.raises(TransientError, match="ConnectionRefusedError"):
             await client.scrape("127.0.0.1", unused_tcp_port)
