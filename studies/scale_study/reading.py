@@ -17,7 +17,7 @@ from enginewright.clients.triton import TritonClient
 from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.core.signals import Sample, Spent
 from enginewright.observe.keys import Key
-from enginewright.observe.signals import Signals, Target
+from enginewright.observe.signals import JUDGED, Signals, Target
 from enginewright.observe.window import Window
 from scale_study.pages import pages
 from scale_study.place import enter
@@ -53,7 +53,7 @@ async def _cost(n: int, seconds: float, capacity: Capacity | None) -> dict[str, 
 
     async with pages(), TritonClient(deadline=DEADLINE) as triton, PrometheusClient() as prometheus:
         signals = Signals(triton, prometheus, wake=lambda _: None, clock=time.monotonic, scraped=scraped,
-                          readings=float(n))
+                          readings=float(JUDGED * n))
         for number in range(n):
             key, pod = Key("studied", f"m-{number}"), f"m-{number}-0"
             address = f"10.100.{number >> 8}.{number & 255}"

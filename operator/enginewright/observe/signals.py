@@ -3,10 +3,11 @@
 One task an object. A round asks all its ready replicas at once, but those that have failed before are asked less often
 (see :class:`Pauses`), and gives up on the slow ones; what is missing is counted as missing, never as zero. Between
 passes the pure scaling rule runs on every new sample, so that a pass runs when there is something to do and a quiet
-queue costs the apiserver nothing.
+queue costs the apiserver nothing. While no request comes to a model with its fewest replicas, some seconds change
+nothing in what the rule asks for, and it rests.
 
-All replicas together are asked :data:`READINGS` times a second at most, so that passes have their time: with more of
-them every object waits longer, each in the same measure.
+All replicas together are asked :data:`READINGS` times a second at most, or half as often where a measured capacity
+judges them, so that passes have their time: with more of them every object waits longer, each in the same measure.
 """
 
 from __future__ import annotations
@@ -44,11 +45,12 @@ from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
 # Of the period without many replicas, after which replicas are asked again where one look alone would scale up. So a
-# queue is answered within a second and a half, wherever in a period it begins; a spike that is over sooner is none.
-AGAIN: Final = 0.4
-# Replicas a second. So many take about a fifth of a core where queue depth decides, and more where a measured capacity
-# does. Twice as many leave passes too little: a breach among 1,000 was answered later then (docs/benchmarks/scale.md).
-READINGS: Final = 500.0
+# queue is known after a second and a fifth, wherever in a period it begins; a spike that is over sooner is none.
+AGAIN: Final = 0.2
+# Replicas a second that queue depth judges. More would leave passes too little: a breach among 1,000 was answered later
+# then (docs/benchmarks/scale.md). A reading that a measured capacity judges costs as much as so many others.
+READINGS: Final = 1000.0
+JUDGED: Final = 2
 # Seconds between two passes over an object that only show other figures; and how many of these a second there may be.
 # Each writes status, which costs the apiserver some 12 ms of CPU.
 REFRESH: Final = 10.0
@@ -87,6 +89,9 @@ class _Watched:
         self.window = Window(started)
         self.reason: Reason | None = None
         self.message = ""
+        self.judged = -math.inf
+        # The decision that holds for as long as nothing comes.
+        self.rests: ScaleDecision | None = None
         self.told = -math.inf
         self.verdict = ("", "")
         self.trouble: type[ClientError] | None = None
@@ -97,15 +102,17 @@ class _Watched:
 
 
 def _read(target: Target) -> int:
-    """How many replicas the operator reads itself."""
-    return 0 if target.prometheus else len(target.replicas)
+    """How many replicas the operator reads itself, by what a reading costs."""
+    if target.prometheus:
+        return 0
+    return len(target.replicas) * (1 if target.capacity is None else JUDGED)
 
 
 class Signals:
     """``wake`` puts a key into the work queue, ``tell`` one where only status is out of date; ``scraped`` gets the
     source and whether each replica answered; without ``prober`` no requests are made, and without ``activators`` none
-    is asked. ``readings`` is how many replicas are asked in a second at most; ``period`` is seconds, as long as they
-    are no more."""
+    is asked. ``readings`` is how many replicas are asked in a second at most where queue depth judges them; ``period``
+    is seconds, as long as they are no more."""
 
     def __init__(
         self, triton: TritonClient, prometheus: PrometheusClient, *, wake: Callable[[Key], None],
@@ -124,12 +131,12 @@ class Signals:
         self._readings = readings
         self._tell = tell
         self._watched: dict[Key, _Watched] = {}
-        self._replicas = 0
+        self._cost = 0
 
     @property
     def period(self) -> float:
         """Seconds from one look at an object's replicas to the next."""
-        return max(self._period, self._replicas / self._readings)
+        return max(self._period, self._cost / self._readings)
 
     def __len__(self) -> int:
         return len(self._watched)
@@ -145,11 +152,11 @@ class Signals:
             before = 0
         else:
             before = _read(watched.target)
-        self._replicas += _read(target) - before
+        self._cost += _read(target) - before
         if watched.target.replicas and not target.replicas:
             # The next round waits at the activator for the first request: it is not to wait for its turn before.
             watched.hurry.ring()
-        watched.target = target
+        watched.target, watched.rests = target, None
         (watched.asked.set if target.question is not None else watched.asked.clear)()
         watched.window.ask(self._clock(), target.current)
         watched.window.analyse(target.question.key if target.question else "")
@@ -160,7 +167,7 @@ class Signals:
         watched = self._watched.pop(key, None)
         if watched is None:
             return
-        self._replicas -= _read(watched.target)
+        self._cost -= _read(watched.target)
         for task in watched.tasks:
             task.cancel()
         # Not `await task`: its cancellation could not be distinguished from our own, and a pass that swallows that
@@ -258,7 +265,11 @@ class Signals:
             watched.verdict = verdict
         if target.limits is None:
             return self.period
-        now, window = self._clock(), watched.window.view()
+        now = self._clock()
+        if watched.rests is not None and watched.window.still and now - watched.judged < REFRESH:
+            watched.window.recommend(now, watched.rests.recommendation)
+            return self.period
+        window = watched.window.view()
         decision = decide_replicas(window, target.current, target.limits, now, target.capacity)
         watched.window.recommend(now, decision.recommendation)
         if decision.replicas != target.current:
@@ -268,6 +279,8 @@ class Signals:
             self._tell(key)
             watched.told, watched.message = now, decision.message
         watched.reason = decision.reason
+        fewest = 0 < target.limits.min_replicas == target.current == decision.replicas
+        watched.judged, watched.rests = now, decision if fewest and watched.window.still else None
         # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
         alone = target.capacity is None and not target.prometheus
         again = alone and awaits_another(window, target.current, target.limits, now)

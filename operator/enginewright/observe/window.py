@@ -203,6 +203,13 @@ class Window:
     def probes(self) -> ProbeResults:
         return self._probes
 
+    @property
+    def still(self) -> bool:
+        """Whether all replicas have answered, no request waits, and none has come since the sample before."""
+        last = self._samples[-1] if self._samples else None
+        return last is not None and last.arrived == 0.0 and not (
+            last.missing or last.rejected or last.held or any(last.pending.values()))
+
     def view(self) -> SignalWindow:
         return SignalWindow(
             started=self._started,

@@ -6,6 +6,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -17,16 +18,18 @@ from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
-from enginewright.core.scaling import Capacity, ScaleLimits
+from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.shown import Shown
-from enginewright.core.signals import Sample, Traffic
+from enginewright.core.signals import Sample, SignalWindow, Traffic
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
-from enginewright.observe.signals import Signals, Target
+from enginewright.observe.signals import Signals, Target, _Watched
 from enginewright.observe.window import Window
 
 KEY = Key("ns", "m")
 LIMITS = ScaleLimits(min_replicas=1, max_replicas=8, target=4.0)
+KNOWN = Capacity(throughput=10.0, curve=(), instances=1, objective_seconds=1.0, percentile=99.0,
+                 cold_start_seconds=1.0, delay_seconds=0.0)
 
 
 @dataclass
@@ -336,9 +339,7 @@ async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_i
     monkeypatch.setattr("enginewright.observe.signals.AGAIN", 0.0)
     monkeypatch.setattr(signals, "_period", 3600.0)
     fleet.queued = {"127.0.0.1": 40}
-    known = Capacity(throughput=10.0, curve=(), instances=1, objective_seconds=1.0, percentile=99.0,
-                     cold_start_seconds=1.0, delay_seconds=0.0)
-    signals.watch(Key("ns", "measured"), replace(target("127.0.0.1"), capacity=known))
+    signals.watch(Key("ns", "measured"), replace(target("127.0.0.1"), capacity=KNOWN))
     await until(lambda: len(heard.scrapes) == 1)
     signals.watch(KEY, target("127.0.0.1"))
     await until(lambda: KEY in heard.woken and (window := signals.window(KEY)) and len(window.samples) == 2)
@@ -372,6 +373,78 @@ async def test_more_replicas_than_can_be_read_are_all_read_less_often(
     assert signals.period == 0.015
     await signals.forget(other)
     assert signals.period == 0.01
+
+
+async def test_a_replica_that_a_measured_capacity_judges_counts_as_much_as_it_costs(signals: Signals) -> None:
+    signals._readings = 100.0
+    signals.watch(KEY, target("127.0.0.1"))
+    assert signals.period == 0.01
+    signals.watch(KEY, replace(target("127.0.0.1"), capacity=KNOWN))
+    assert signals.period == 0.02
+    await signals.forget(KEY)
+    assert signals.period == 0.01
+
+
+@pytest.mark.parametrize("capacity", [None, KNOWN])
+async def test_what_gets_no_request_is_judged_anew_now_and_then_and_at_once_when_one_waits(
+    signals: Signals, fleet: Fleet, heard: Heard, monkeypatch: pytest.MonkeyPatch, capacity: Capacity | None
+) -> None:
+    judged: list[float] = []
+
+    def judge(
+        window: SignalWindow, current: int, limits: ScaleLimits, now: float, known: Capacity | None
+    ) -> ScaleDecision:
+        judged.append(now)
+        return decide_replicas(window, current, limits, now, known)
+
+    monkeypatch.setattr("enginewright.observe.signals.decide_replicas", judge)
+    watched = _Watched(replace(target("127.0.0.1"), capacity=capacity), heard.now)
+    signals._watched[KEY] = watched
+
+    async def round_of(depth: float) -> None:
+        heard.now += 1
+        fleet.queued["127.0.0.1"] = depth
+        await signals.round(KEY, watched.target, watched.window)
+        signals._judge(KEY, watched)
+
+    for _ in range(25):
+        await round_of(0)
+    assert judged == [101.0, 102.0, 112.0, 122.0], "the first round does not tell yet what has come"
+    await round_of(40)
+    await round_of(40)
+    assert judged[-2:] == [126.0, 127.0]
+    assert heard.woken[-1] == KEY
+    signals._watched.clear()
+
+
+@pytest.mark.parametrize("changed", [{"current": 2}, {"limits": replace(LIMITS, min_replicas=0)}])
+async def test_only_a_model_with_its_fewest_replicas_rests(
+    signals: Signals, fleet: Fleet, heard: Heard, changed: dict[str, Any]
+) -> None:
+    """Time alone takes replicas from another."""
+    fleet.queued = {"127.0.0.1": 0}
+    watched = _Watched(replace(target("127.0.0.1"), **changed), heard.now)
+    for _ in range(3):
+        heard.now += 1
+        await signals.round(KEY, watched.target, watched.window)
+        signals._judge(KEY, watched)
+    assert watched.judged == heard.now
+
+
+async def test_a_pass_ends_the_rest(signals: Signals, fleet: Fleet, heard: Heard) -> None:
+    """Its target may have other limits, by a schedule or by the spec."""
+    fleet.queued = {"127.0.0.1": 0}
+    signals._watched[KEY] = watched = _Watched(target("127.0.0.1"), heard.now)
+    for _ in range(3):
+        heard.now += 1
+        await signals.round(KEY, watched.target, watched.window)
+        signals._judge(KEY, watched)
+    assert watched.rests is not None
+    assert heard.woken == []
+    signals.watch(KEY, target("127.0.0.1", limits=replace(LIMITS, min_replicas=2)))
+    signals._judge(KEY, watched)
+    assert heard.woken == [KEY]
+    signals._watched.clear()
 
 
 async def test_without_limits_samples_are_kept_and_nobody_is_woken(
