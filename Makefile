@@ -125,7 +125,7 @@ attack-drill: venv deps ## The operator beside 125 hostile replicas, on a real a
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m attack $(ARGS)
 
 .PHONY: reading-study
-reading-study: venv ## CPU time that one reading of a replica's queue takes, printed (ARGS="--n 300 --seconds 20 --by queue measured")
+reading-study: venv ## CPU time that one reading of a replica's queue takes, printed (ARGS="--n 300 --rounds 20 --by queue measured")
 	PYTHONPATH=studies:operator:builders:hack:tests/support $(VENV)/bin/python -m scale_study.reading $(ARGS)
 
 .PHONY: scale-study

@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _fail(self, error: BaseException) -> None:
-        """Whoever waits gets ``error``."""
+        """The call that waits gets ``error``."""
         answer = self._answer
         self.close()
         if answer is not None and not answer.done():
