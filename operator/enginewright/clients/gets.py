@@ -158,7 +158,8 @@ class Connection(asyncio.BufferedProtocol):
             raise EndedError("the connection has ended")
         self._begin()
         self.used = True
-        self._answer = answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._answer = answer
         self._transport.write(request)
         try:
             return await answer

@@ -103,7 +103,7 @@ async def test_two_pages_at_once_take_two_connections() -> None:
     url = f"http://{HERE}:{server.sockets[0].getsockname()[1]}/page"
     async with server, client() as asks:
         pages = await asyncio.gather(asks._page(f"{url}?first"), asks._page(f"{url}?second"))
-    assert pages == [b"/page?first", b"/page?second"]
+    assert list(pages) == [b"/page?first", b"/page?second"]
 
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n5;x=y\r\n page\r\n0\r\n\r\n"
