@@ -45,8 +45,8 @@ from enginewright.observe.window import Window
 
 PERIOD: Final = 1.0
 # Of the period without many replicas, after which replicas are asked again where one look alone would scale up. So a
-# queue is known after a second and a fifth, wherever in a period it begins; a spike that is over sooner is none.
-AGAIN: Final = 0.2
+# queue is answered within a second and a half, wherever in a period it begins; a spike that is over sooner is none.
+AGAIN: Final = 0.4
 # Replicas a second that queue depth judges. More would leave passes too little: a breach among 1,000 was answered later
 # then (docs/benchmarks/scale.md). A reading that a measured capacity judges costs as much as so many others.
 READINGS: Final = 1000.0
