@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from cluster.paths import cache_dir
@@ -23,8 +24,9 @@ def parse_version(output: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
+@cache
 def version(go: Path) -> str:
-    """The toolchain's full version, `go1.26.6`."""
+    """The toolchain's full version, `go1.26.6`. Asked once: it is needed wherever a program is looked up."""
     done = subprocess.run((go, "env", "GOVERSION"), capture_output=True, text=True, check=True, env=_environment())
     return done.stdout.strip()
 

@@ -27,20 +27,34 @@ KEY = KEYS[0]
 MODEL = "enginewright.io/model"
 
 
+# Rights besides, so that what is refused is refused by the policy: by name, verbs and resources by their group.
+MORE: dict[str, tuple[list[str], dict[str, list[str]]]] = {
+    "more": (["create", "patch", "update", "get", "delete"], {"": ["secrets", "pods"]}),
+    "read": (["get"], {"": ["configmaps", "services"], "apps": ["deployments"], "coordination.k8s.io": ["leases"]}),
+    "all-at-once": (["deletecollection"], {"": ["configmaps"], "apps": ["deployments"]}),
+}
+
+
 @pytest.fixture
 async def operator(control_plane: Path, namespace: str, tmp_path: Path) -> Kubectl:
     """What has the operator's credentials, once the policy is in force, and may write Secrets and pods besides."""
     file = install(control_plane, {"watchNamespaces": [namespace], "replicas": 2}, tmp_path)
     admin = Kubectl(control_plane, namespace)
-    admin("create", "role", "more", "--verb=create,patch,update,get,delete", "--resource=secrets,pods")
-    admin("create", "role", "read", "--verb=get", "--resource=configmaps,deployments.apps,leases,services")
-    admin("create", "role", "all-at-once", "--verb=deletecollection", "--resource=configmaps,deployments.apps")
-    for role in ("more", "read", "all-at-once"):
-        admin("create", "rolebinding", role, f"--role={role}", f"--serviceaccount={SYSTEM}:{ACCOUNT}")
+    admin.apply([body for name, rights in MORE.items() for body in granted(name, rights)])
     admin("wait", "serviceaccount/default", "--for=create", "--timeout=120s")
     kubectl = Kubectl(file, namespace)
     await in_force(kubectl, admin)
     return kubectl
+
+
+def granted(name: str, rights: tuple[list[str], dict[str, list[str]]]) -> list[JSON]:
+    """A Role, and the operator's account bound to it."""
+    verbs, resources = rights
+    rules = [{"apiGroups": [group], "resources": names, "verbs": verbs} for group, names in resources.items()]
+    group = "rbac.authorization.k8s.io"
+    return [item(f"{group}/v1", "Role", name, rules=rules),
+            item(f"{group}/v1", "RoleBinding", name, roleRef={"apiGroup": group, "kind": "Role", "name": name},
+                 subjects=[{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": SYSTEM}])]
 
 
 async def in_force(operator: Kubectl, admin: Kubectl) -> None:

@@ -32,12 +32,15 @@ def install(control_plane: Path, values: Object, folder: Path) -> Path:
     """Applies what the chart makes for the operator, but for the operator itself; the kubeconfig of its account. What
     another test has installed for the whole cluster goes first: a right that is left there would count here as well."""
     kubectl = Kubectl(control_plane, SYSTEM)
-    for kind in CLUSTER_WIDE:
-        kubectl("delete", kind, "--ignore-not-found", "--selector", f"app.kubernetes.io/instance={RELEASE}")
-    kubectl("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
-    for item in rendered(values):
-        if item["kind"] in KINDS:
-            Kubectl(control_plane, item["metadata"].get("namespace", SYSTEM))("apply", "-f", "-", stdin=item)
+    kubectl("delete", ",".join(CLUSTER_WIDE), "--ignore-not-found", "--selector",
+            f"app.kubernetes.io/instance={RELEASE}")
+    wanted = [item for item in rendered(values) if item["kind"] in KINDS]
+    # One kubectl for each namespace: it refuses objects of others than its own.
+    places = {SYSTEM: [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}]}
+    for item in wanted:
+        places.setdefault(item["metadata"].get("namespace", SYSTEM), []).append(item)
+    for namespace, items in places.items():
+        Kubectl(control_plane, namespace).apply(items)
     config = yaml.safe_load(control_plane.read_text())
     config["users"][0]["user"] = {"token": kubectl("create", "token", ACCOUNT).strip()}
     file = folder / "operator.kubeconfig"

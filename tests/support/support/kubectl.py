@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ class Kubectl:
         done = self.run(*arguments, stdin=stdin)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
+
+    def apply(self, items: Sequence[Any]) -> None:
+        """All of them, in their order, by one command."""
+        self("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": items})
 
     def admits(self, body: Any) -> str:
         """What is said against ``body`` (errors and warnings), empty when it would be taken as it is. Nothing is
