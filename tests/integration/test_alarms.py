@@ -1,7 +1,7 @@
 """Alarms of the chart, each fired by a real Prometheus that scrapes a real operator whose models are in that state.
 
 They wait for nothing here. How long each waits in a cluster is tested by promtool with a clock of its own
-(chart/rules.test.yaml)."""
+(chart/rules.test.yaml, rules.of-days.test.yaml)."""
 
 from __future__ import annotations
 

@@ -21,14 +21,15 @@ ROOT = Path(__file__).resolve().parents[3]
 RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
 DASHBOARDS = RULES.parent / "dashboards"
 EXAMPLES = ROOT / "examples" / "scaling"
-CASES = Path(__file__).parent / "rules.test.yaml"
+CASES = sorted(Path(__file__).parent.glob("rules*.test.yaml"))
 
 
 def load(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
-@pytest.mark.parametrize("command", [["check", "rules", "--lint-fatal", str(RULES)], ["test", "rules", str(CASES)]])
+@pytest.mark.parametrize("command", [["check", "rules", "--lint-fatal", str(RULES)],
+                                     *(["test", "rules", str(cases)] for cases in CASES)])
 def test_promtool_agrees(command: list[str]) -> None:
     promtool = shutil.which("promtool")
     assert promtool, "install Debian's package prometheus: hack/bin-deps.sh"
