@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,3 +40,11 @@ class Kubectl:
         """What is said against ``body`` (errors and warnings), empty when it would be taken as it is. Nothing is
         kept."""
         return self.run("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=body).stderr
+
+    def complaints(self, bodies: Mapping[str, Any]) -> dict[str, str]:
+        """What is said against each of ``bodies``, by its name there; empty when all would be taken as they are, which
+        one command finds out."""
+        together = self.admits({"apiVersion": "v1", "kind": "List", "items": [*bodies.values()]})
+        if not together:
+            return {}
+        return {name: said for name, body in bodies.items() if (said := self.admits(body))} or {"together": together}
