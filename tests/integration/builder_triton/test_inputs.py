@@ -6,7 +6,7 @@ import asyncio
 import io
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.export import export_model
 from enginewright_builder.load import Channels, encode
 from enginewright_builder.load.requests import decode
-from enginewright_builder.models import load_model
+from enginewright_builder.models import load_model, tensorflow
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.tensorflow import TensorflowModel
@@ -50,11 +50,20 @@ from enginewright_builder.triton.server import TritonServer
 from enginewright_builder.wire import to_wire, wire_shape
 from support.inputs import graphs, programs
 from support.inputs.table import BATCHES, ENTRIES, Entry, Refused
+from support.warm_tensorflow import Forks
 
 pytestmark = [pytest.mark.triton]
 SERVED = [entry for entry in ENTRIES if not isinstance(entry.served, Refused)]
 REFUSED = [entry for entry in ENTRIES if isinstance(entry.served, Refused)]
 BATCH = 3
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm_tensorflow() -> Iterator[None]:
+    """These tests show what TensorFlow answers; that a process of its own is started, test_tensorflow.py shows."""
+    with Forks() as forks, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tensorflow, "subprocess", forks)
+        yield
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
