@@ -24,7 +24,7 @@ def render(helm: Path) -> dict[Path, str]:
     command = [str(helm), "template", NAME, str(CHART), "--namespace", NAMESPACE, "--kube-version", KUBERNETES,
                "--skip-tests", "--set", "admissionPolicy.enabled=false"]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    objects = [neutral(found) for found in yaml.safe_load_all(text) if found]
+    objects = [neutral(found) for found in yaml.load_all(text, yaml.CSafeLoader) if found]
     settings = [found for found in objects if found["kind"] == "ConfigMap"]
     (config,) = (found["data"]["config.yaml"] for found in settings)
     definitions = [found for found in objects if found["kind"] == "CustomResourceDefinition"]

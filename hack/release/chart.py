@@ -91,7 +91,7 @@ def install_yaml(helm: Path, chart: Path, version: str, registry: str) -> str:
     command = [str(helm), "template", kustomize.NAME, str(chart), "--namespace", kustomize.NAMESPACE, "--skip-tests",
                "--kube-version", kustomize.KUBERNETES, "--set", f"global.imageRegistry={registry}"]
     text = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
-    objects = [kustomize.neutral(found) for found in yaml.safe_load_all(text) if found]
+    objects = [kustomize.neutral(found) for found in yaml.load_all(text, yaml.CSafeLoader) if found]
     return INSTALL_HEAD.format(version=version, registry=registry) + "---\n" + kustomize.to_yaml(
         [kustomize.namespace(), *objects])
 

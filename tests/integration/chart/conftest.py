@@ -52,7 +52,7 @@ def objects(render: Render) -> Callable[[dict[str, Any]], dict[str, list[Object]
 
     def run(values: dict[str, Any]) -> dict[str, list[Object]]:
         found: dict[str, list[Object]] = {}
-        for document in yaml.safe_load_all(render(values)):
+        for document in yaml.load_all(render(values), yaml.CSafeLoader):
             if document:
                 found.setdefault(document["kind"], []).append(document)
         return found

@@ -196,6 +196,6 @@ def test_chart_yaml_has_what_listings_show() -> None:
     assert {"home", "icon", "sources", "keywords", "maintainers", "kubeVersion", "description"} <= set(about)
     annotations = about["annotations"]
     (definition,) = yaml.safe_load(annotations["artifacthub.io/crds"])
-    crd = yaml.safe_load((ROOT / "crds" / "enginewright.io_optimisedmodels.yaml").read_text())
+    crd = yaml.load((ROOT / "crds" / "enginewright.io_optimisedmodels.yaml").read_text(), yaml.CSafeLoader)
     assert (definition["kind"], definition["name"]) == (crd["spec"]["names"]["kind"], crd["metadata"]["name"])
     assert definition["version"] in {version["name"] for version in crd["spec"]["versions"]}

@@ -19,7 +19,7 @@ EXAMPLE = ROOT / "examples" / "gitops" / "platform" / "enginewright"
 def built(kubeconfig: Path, directory: Path) -> dict[tuple[str, str], dict[str, Any]]:
     """By kind and name."""
     text = Kubectl(kubeconfig)("kustomize", str(directory))
-    return {(found["kind"], found["metadata"]["name"]): found for found in yaml.safe_load_all(text)}
+    return {(found["kind"], found["metadata"]["name"]): found for found in yaml.load_all(text, yaml.CSafeLoader)}
 
 
 def copy(directory: Path) -> Path:

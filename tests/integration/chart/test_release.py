@@ -143,7 +143,7 @@ def test_a_folder_of_other_files_stays(tmp_path: Path) -> None:
 
 def test_the_apiserver_takes_install_yaml(of_registry: Path, control_plane: Path) -> None:
     kubectl = Kubectl(control_plane, kustomize.NAMESPACE)
-    objects = list(yaml.safe_load_all((of_registry / "install.yaml").read_text()))
+    objects = list(yaml.load_all((of_registry / "install.yaml").read_text(), yaml.CSafeLoader))
     (namespace,) = (found for found in objects if found["kind"] == "Namespace")
     # A dry run makes none for what comes after it.
     kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=namespace)

@@ -25,7 +25,7 @@ def rendered(values: Object) -> list[Object]:
                "--kube-version", "1.34.4", "--values", "-"]
     done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, timeout=240,
                           check=True)
-    return [found for found in yaml.safe_load_all(done.stdout) if found]
+    return [found for found in yaml.load_all(done.stdout, yaml.CSafeLoader) if found]
 
 
 def install(control_plane: Path, values: Object, folder: Path) -> Path:

@@ -23,7 +23,7 @@ def test_every_file_names_the_same_version() -> None:
     chart = yaml.safe_load((ROOT / "charts" / "enginewright" / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == __version__
     group = NAME.partition(".")[2]
-    crd = yaml.safe_load((ROOT / "crds" / f"{group}_optimisedmodels.yaml").read_text())
+    crd = yaml.load((ROOT / "crds" / f"{group}_optimisedmodels.yaml").read_text(), yaml.CSafeLoader)
     assert crd["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
 
 
