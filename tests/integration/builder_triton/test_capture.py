@@ -104,10 +104,10 @@ def test_captured_requests_are_what_the_next_engine_is_calibrated_and_judged_on(
 async def captured(engine: Path, folder: Path, keys: Path, tmp_path: Path) -> Capture:
     """The first capture with enough samples that the engine's monitor, run as its container runs it, has written."""
     traces = tmp_path / "traces"
-    [port] = free_ports(1)
     options = ("--trace-config=mode=triton", f"--trace-config=triton,file={traces}/trace.json")
     repository = engine / "model_repository"
     async with TritonServer(repository, models=("model",), ready_seconds=60, options=options) as server:
+        [port] = free_ports(1)  # not before the server has its own: nothing holds it until the monitor does
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "enginewright_builder.quality", str(engine / "reference"), "--model=model",
             f"--traces={traces}", "--share=1", "--per-minute=600", "--window=500", f"--port={port}",
