@@ -22,7 +22,7 @@ from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import model_config
-from enginewright_builder.triton.own_metrics import waited_ms
+from enginewright_builder.triton.own_metrics import REPORTED_AFTER, held_back, waited_ms
 from enginewright_builder.triton.repository import served_model
 
 WARMUP_SECONDS = 0.4
@@ -187,6 +187,9 @@ async def window(server: Server, model_name: str, requests: Sequence[Request], *
             load = await closed_loop(channels, requests, concurrency=concurrency, seconds=seconds,
                                      timeout=CALL_TIMEOUT, enough=enough)
         after, counted = await server.statistics(model_name), await server.metrics()
+        if held_back(page, counted):
+            await closed_loop(channels, requests[:1], concurrency=1, seconds=REPORTED_AFTER, timeout=CALL_TIMEOUT)
+            counted = await server.metrics()
     executions = after["execution_count"] - before["execution_count"]
     inferences = after["inference_count"] - before["inference_count"]
     mean_batch = inferences / executions if executions else 0.0

@@ -9,6 +9,8 @@ TOKENISING, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_t
 PREPROCESSING, POSTPROCESSING = "enginewright_preprocessing_seconds_total", "enginewright_postprocessing_seconds_total"
 STEPPED = "enginewright_python_steps_requests_total"
 FAILED = "enginewright_failed_requests_total"
+# Seconds between two reports of a replica, and a margin (``Tally`` in ``model.py``).
+REPORTED_AFTER = 0.25
 
 
 def total(page: str, name: str) -> float:
@@ -23,6 +25,12 @@ def waited_ms(before: str, after: str) -> tuple[float | None, float | None]:
     first, last = (_mean(before, after, name, STEPPED) for name in (PREPROCESSING, POSTPROCESSING))
     known = [one for one in (texts, first) if one is not None]
     return sum(known) if known else None, last
+
+
+def held_back(before: str, after: str) -> bool:
+    """Whether a replica that counts requests for :func:`waited_ms` told of none between two readings: it does a few
+    times a second, with the next request."""
+    return any(f"{name}{{" in after and total(after, name) == total(before, name) for name in (TOKENISED, STEPPED))
 
 
 def _mean(before: str, after: str, seconds: str, counted: str) -> float | None:

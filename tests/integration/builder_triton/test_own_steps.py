@@ -29,6 +29,7 @@ from enginewright_builder.load.requests import decode
 from enginewright_builder.pipeline import run_build
 from enginewright_builder.pod import smoke
 from enginewright_builder.progress import JsonLines, Tracker
+from enginewright_builder.sweep.bench import window
 from enginewright_builder.triton.model_config import parse_text
 from enginewright_builder.triton.own_metrics import STEPPED, total
 from enginewright_builder.triton.server import TritonServer
@@ -90,6 +91,10 @@ async def _served(engine: Path) -> None:
         assert isinstance(bad, grpc.aio.AioRpcError)
         assert "LookupError: this text breaks the function" in str(bad.details())
         assert total(await server.metrics(), STEPPED) > 0
+        # Much shorter than the replica waits between two reports.
+        sent = encode("model", {"text": np.array(TEXTS[:1], np.object_)[:, None]})
+        short = await window(server, "model", [sent], concurrency=1, seconds=0.01, warmup_seconds=0.01)
+        assert short.layers.preprocess_ms is not None
 
 
 async def _asked(channels: Channels, texts: list[str]) -> Any:

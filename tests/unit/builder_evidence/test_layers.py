@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from enginewright_builder.contract import Bound, ServingChoice
 from enginewright_builder.measure.layers import NAMES, Folded, Layer, Layers, advice, split
-from enginewright_builder.triton.own_metrics import waited_ms
+from enginewright_builder.triton.own_metrics import held_back, waited_ms
 
 SERVING = ServingChoice(max_batch_size=8)
 PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
@@ -73,6 +73,13 @@ def test_the_tokenizers_time_is_read_from_the_servers_metrics() -> None:
     assert list(waited_ms("", page.format(0.5, 100))) == [pytest.approx(5.0), None]
     assert waited_ms("", "") == (None, None)
     assert waited_ms(page.format(1.5, 100), page.format(1.5, 100)) == (None, None)
+
+
+def test_a_replica_that_counts_and_has_told_of_no_request_is_seen() -> None:
+    page = 'enginewright_python_steps_requests_total{{model="m",version="1"}} {}\n'
+    assert held_back(page.format(100), page.format(100))
+    assert not held_back(page.format(100), page.format(101))
+    assert not held_back("nv_inference_count 1\n", "nv_inference_count 2\n")
 
 
 def test_so_is_the_time_of_functions_of_the_users_own() -> None:
