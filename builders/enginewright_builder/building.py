@@ -14,7 +14,7 @@ from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.competition.ladder import Climb, Gate, climb
-from enginewright_builder.contract import BuildRequest, Outcome, PostprocessStep
+from enginewright_builder.contract import BuildRequest, Interface, Outcome, PostprocessStep
 from enginewright_builder.data.lengths import load_samples, spread
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engine_store import store
@@ -27,7 +27,7 @@ from enginewright_builder.engines.own_steps import own_stepped
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
-from enginewright_builder.errors import brief
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
@@ -43,6 +43,7 @@ from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
+from enginewright_builder.narrowing import Opened, half_masked, narrower
 from enginewright_builder.onnx_sparse import sparse_share
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.own_steps import of_source
@@ -66,7 +67,8 @@ CALIBRATION_STEPS, EXPORT_STEPS, SMOKE_STEPS = 8, 3, 8
 class Prepared:
     """The source model opened, its data as batches, its ONNX checked. ``max_batch_size`` is how many samples one call
     may hold: 1 for a model that takes no batches, whose samples are whole calls, or sequences of them. ``settled`` is
-    how requests of different length are joined, ``weights`` what the graph has of them."""
+    how requests of different length are joined, ``weights`` what the graph has of them, ``stated`` the interface that
+    the source was opened with."""
 
     source: SourceModel
     exported: ExportedModel
@@ -76,6 +78,7 @@ class Prepared:
     max_batch_size: int
     settled: Settled = field(default_factory=Settled)
     weights: Weights = field(default_factory=Weights)
+    stated: Interface | None = None
     drifts: DriftTables = field(default_factory=DriftTables)
 
 
@@ -194,6 +197,7 @@ def _postprocess(request: BuildRequest) -> tuple[PostprocessStep, ...]:
 
 
 def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
+    """As free as the source can be exported."""
     request = resolved.request
     own_device.check(request.device, steps.tracker.note)
     own_device.check_meter(request.objective, request.device)
@@ -201,6 +205,23 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         source = load_model(resolved.located, request.interface, scratch,
                             "cuda" if request.device.accelerator == "gpu" else "cpu",
                             Path(request.steps_socket) if request.steps_socket else None)
+        opened = Opened(source=source, stated=request.interface)
+    try:
+        return _exported(resolved, scratch, steps, opened)
+    except UserError as error:
+        refused = error
+    for other in narrower(opened, refused, resolved.located.format):
+        steps.tracker.note(f"tried with less that is free: {refused.message}")
+        try:
+            return _exported(resolved, scratch, steps, other)
+        except UserError:
+            continue
+    raise refused
+
+
+def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -> Prepared:
+    request, source = resolved.request, opened.source
+    with steps.step("fetch", "reading evaluation data"):
         evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
                                                request.engine.max_batch_size)
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
@@ -216,6 +237,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
         sizes = sorted({1, min(3, largest), largest})
         shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
+        if opened.as_ran:  # other calls may branch otherwise
+            checks += [*shapes, half_masked(shapes[0])]
         taken = ([call for one in checks for call in source.calls(one, EXPORT_STEPS)]
                  if isinstance(source, Sequenced) else [given(source, one) for one in checks])
         exported = export_model(in_tokens(source), scratch / "export", taken)
@@ -227,7 +250,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
     for note in weights.notes:
         steps.tracker.note(note)
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
-                    metric=metric, max_batch_size=largest, settled=settled, weights=weights)
+                    metric=metric, max_batch_size=largest, settled=settled, weights=weights,
+                    stated=opened.stated)
 
 
 def _largest(request: BuildRequest, source: SourceModel) -> int:
@@ -248,7 +272,7 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
                                calibration=_calibration(prepared),
                                max_batch_size=size, buckets=batch_buckets(size, _preferred(request, size)),
                                example=take(prepared.evaluation.typical), source=in_tokens(prepared.source),
-                               located=resolved.located, stated=without_texts(of_source(request.interface)),
+                               located=resolved.located, stated=without_texts(of_source(prepared.stated)),
                                joined=prepared.settled.joined, weights=prepared.weights,
                                timing_caches=Path(request.store_path) / TIMING_CACHES,
                                keys=read_keys(request.signing_keys),

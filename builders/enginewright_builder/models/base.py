@@ -81,6 +81,12 @@ def pad_token(model: SourceModel) -> int:
     return int(getattr(model, "pad_token", 0))
 
 
+def end_token(model: SourceModel) -> int | None:
+    """What ends each text, where the source says so."""
+    token: int | None = getattr(model, "end_token", None)
+    return token
+
+
 def not_in(precision: str, what: str) -> UserError:
     """For sources that are exported as they are. Engines then convert the ONNX."""
     return UserError("ExportFailed", f"{what} is exported as it is, not in {precision}", field="spec.source",

@@ -24,6 +24,9 @@ class FolderTokenizer:
     def __init__(self, library: Any, names: tuple[str, ...], limit: int, *, filled: bool = False) -> None:
         self.library, self.names, self.limit, self._filled = library, names, limit, filled
 
+    def filled_to(self, length: int) -> FolderTokenizer:
+        return FolderTokenizer(self.library, self.names, length, filled=True)
+
     def __call__(self, texts: Sequence[str]) -> Tensors:
         return self._encoded(list(texts))
 

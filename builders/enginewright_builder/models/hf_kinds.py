@@ -74,12 +74,12 @@ def _main(model: Any, stated: Sequence[TensorSpec]) -> Served:
     part, takes = _part(called, model), called.main_input_name
     if takes == TEXT:
         return Served(model=called, part=part, takes_text=True)
-    if (known := _other(takes, model)) is None:
+    if not (known := _others(takes, model)):
         if stated:
             return Served(model=called)
         raise unsupported(f"{type(model).__name__} takes {takes!r}, whose sizes do not follow from its config.json",
                           takes, model)
-    return Served(model=called, part=part, others=(known,))
+    return Served(model=called, part=part, others=known)
 
 
 def _part(called: Any, model: Any) -> str:
@@ -162,17 +162,37 @@ def _generates(model: Any) -> bool:
     return model.main_input_name in (TEXT, SPECTRUM, WAVE) and not type(model).__name__.endswith(_ONE_CALL)
 
 
-def _other(takes: str, model: Any) -> TensorSpec | None:
-    """None where the configuration does not say its sizes."""
+def _others(takes: str, model: Any) -> tuple[TensorSpec, ...]:
+    """None where the configuration does not say their sizes."""
     config = model.config
     if takes == IMAGE:
-        return _image(config)
+        return (_image(config),)
     if takes in (WAVE, SPECTRUM) and (shape := _sound(takes, config, _least_frames(model))):
-        return TensorSpec(name=takes, dtype="float32", shape=(BATCH, *shape))
+        return (_fractions(takes, *shape),)
+    if takes == SERIES and hasattr(config, "lags_sequence"):
+        return tuple(_lagged(config))
     if takes == SERIES and hasattr(config, "context_length"):
-        channels = getattr(config, "num_input_channels", 1)
-        return TensorSpec(name=takes, dtype="float32", shape=(BATCH, config.context_length, channels))
-    return None
+        return (_fractions(takes, config.context_length, getattr(config, "num_input_channels", 1)),)
+    return ()
+
+
+def _lagged(config: Any) -> Iterator[TensorSpec]:
+    """Of a series that is looked at beside its own past: as many values more in front, what is known of each time, and
+    of the series as a whole."""
+    length = config.context_length + max(config.lags_sequence)
+    channels = () if config.input_size == 1 else (config.input_size,)
+    yield _fractions(SERIES, length, *channels)
+    yield _fractions("past_time_features", length, config.num_time_features + config.num_dynamic_real_features)
+    yield _fractions("past_observed_mask", length, *channels)
+    if config.num_static_categorical_features:
+        yield TensorSpec(name="static_categorical_features", dtype="int64",
+                         shape=(BATCH, config.num_static_categorical_features))
+    if config.num_static_real_features:
+        yield _fractions("static_real_features", config.num_static_real_features)
+
+
+def _fractions(name: str, *shape: int | str) -> TensorSpec:
+    return TensorSpec(name=name, dtype="float32", shape=(BATCH, *shape))
 
 
 def _images(config: Any) -> Iterator[TensorSpec]:
@@ -198,6 +218,9 @@ def _sound(takes: str, config: Any, frames: int) -> tuple[int | str, ...]:
     """Sizes after the batch, for ``frames`` at least; none where the configuration does not say."""
     if takes == SPECTRUM and hasattr(config, "max_source_positions") and hasattr(config, "num_mel_bins"):
         return config.num_mel_bins, 2 * config.max_source_positions  # Whisper's convolution halves the frames
+    if takes == SPECTRUM and hasattr(config, "input_feat_per_channel"):
+        # Speech2Text: each convolution halves the frames.
+        return f"{2 ** config.num_conv_layers}..{config.max_source_positions}", config.input_feat_per_channel
     if takes == WAVE and hasattr(config, "conv_kernel"):
         return (f"{_least_samples(config, frames)}..{_SECONDS * _RATE}",)
     if takes == WAVE and hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):

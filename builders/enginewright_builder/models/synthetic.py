@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.padding import TOKENS
 from enginewright_builder.shapes import (
     STEPS,
     UNBOUNDED,
@@ -41,13 +42,23 @@ _ZEROS = ("token_type_ids", "position_ids", "bbox")
 
 
 def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,
-                   vocabulary: int = DEFAULT_VOCABULARY) -> Tensors:
-    """``batch`` samples: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``. In
-    whole calls what is called like a batch is 1. Images that engines resize have a size of their own for each
-    ``seed``."""
+                   vocabulary: int = DEFAULT_VOCABULARY, end_token: int | None = None) -> Tensors:
+    """``batch`` samples: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``, of
+    texts with ``end_token`` at their end alone. In whole calls what is called like a batch is 1. Images that engines
+    resize have a size of their own for each ``seed``."""
     rng, batched = np.random.default_rng(seed), takes_batches(interface)
-    return {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng, vocabulary, size)
+    made = {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng, vocabulary, size)
             for spec in interface.inputs}
+    if TOKENS in made and end_token is not None:
+        made[TOKENS] = _ended(made[TOKENS], end_token)
+    return made
+
+
+def _ended(tokens: Array, end_token: int) -> Array:
+    """As tokenizers end texts: models that answer at the last token find it by its identifier."""
+    tokens = np.where(tokens == end_token, max(0, end_token - 1), tokens)
+    tokens[..., -1] = end_token
+    return tokens
 
 
 def _sample_sizes(spec: TensorSpec, size: int, rng: np.random.Generator, *, batched: bool) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import io
 import logging
 import warnings
@@ -39,10 +41,11 @@ class TorchModel:
 
     def __init__(self, module: torch.nn.Module, interface: Interface, *, name: str, keywords: bool = False,
                  tokenize: Tokenize | None = None, vocabulary: int = DEFAULT_VOCABULARY, device: str = "cpu",
-                 pad_token: int = 0) -> None:
+                 pad_token: int = 0, end_token: int | None = None) -> None:
         self.module, self.interface, self.name, self.device = module.to(device), interface, name, device
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
         self.candidate, self.notes, self.pad_token = "", tuple[str, ...](), pad_token
+        self.end_token = end_token
         # What helps where the export answers otherwise, if anything is known of the model that may be why.
         self.if_mismatched = ""
         self._adapted = Adapted(self.module, interface, keywords=keywords)
@@ -55,33 +58,35 @@ class TorchModel:
             raise _cannot_answer(error, inputs) from error
         return dict(zip((spec.name for spec in self.interface.outputs), outputs, strict=True))
 
+    def with_sizes(self, inputs: tuple[TensorSpec, ...], tokenize: Tokenize | None) -> TorchModel:
+        """The same module for inputs of these sizes. Raises :class:`UserError` ``UnsupportedModel`` where it does not
+        answer them."""
+        other = copy.copy(self)
+        other.interface, other.tokenize = dataclasses.replace(self.interface, inputs=inputs), tokenize
+        answers = other.run(example_inputs(other.interface, 2, end_token=self.end_token))
+        other.interface = Interface(inputs=inputs, outputs=tuple(
+            dataclasses.replace(spec, shape=(BATCH, *answers[spec.name].shape[1:])) for spec in self.interface.outputs))
+        return other
+
     def bind(self, inputs: Tensors) -> Call:
         return on_device(self._adapted, self._tensors(inputs), self.device)
 
     def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
         """The module itself in half precision, rather than a conversion of its FP32 graph: what the framework keeps in
         FP32 within its operators stays so."""
-        program = self._program(precision)
-        inputs, outputs = ([spec.name for spec in specs] for specs in (self.interface.inputs, self.interface.outputs))
-        with quiet(), torch.no_grad():
-            try:
-                torch.onnx.export(
-                    program.module, program.args, str(path), dynamic_shapes=program.dynamic_shapes,
-                    input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
-                    opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False,
-                    custom_translation_table=TRANSLATIONS)
-            except Exception as error:
-                raise export_failed(error, self.interface) from error
+        try:
+            write_onnx(self._program(precision), self.interface, path, opset)
+        except Exception as error:
+            raise export_failed(error, self.interface) from error
         if precision == "bf16":
             align_weights(path)
-        finish_names(path, self.interface)
 
     def torch_program(self, precision: str, batch: int = 0) -> TorchProgram | None:
         return self._program(precision, batch)
 
     def _program(self, precision: str, batch: int = 0) -> TorchProgram:
         example = example_inputs(self.interface, batch or EXAMPLE_BATCH,
-                                 size=usual_size(self.interface, EXAMPLE_SIZE))
+                                 size=usual_size(self.interface, EXAMPLE_SIZE), end_token=self.end_token)
         shapes = tuple(_dynamic_shape(spec, frozen_batch=batch > 0) for spec in self.interface.inputs)
         return TorchProgram(module=self._in(precision), args=self._tensors(example), dynamic_shapes={"inputs": shapes})
 
@@ -94,6 +99,18 @@ class TorchModel:
     def _tensors(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(np.ascontiguousarray(inputs[spec.name])).to(self.device)
                      for spec in self.interface.inputs)
+
+
+def write_onnx(program: TorchProgram, interface: Interface, path: Path, opset: int) -> None:
+    """Raises what PyTorch's exporter does, in many classes."""
+    inputs, outputs = ([spec.name for spec in specs] for specs in (interface.inputs, interface.outputs))
+    with quiet(), torch.no_grad():
+        torch.onnx.export(
+            program.module, program.args, str(path), dynamic_shapes=program.dynamic_shapes,
+            input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
+            opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False,
+            custom_translation_table=TRANSLATIONS)
+    finish_names(path, interface)
 
 
 def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enginewright_builder.models.base import SourceModel, Tokenize, pad_token
+from enginewright_builder.models.base import SourceModel, Tokenize, end_token, pad_token
 
 
 class Wrapped:
@@ -38,3 +38,7 @@ class Wrapped:
     @property
     def pad_token(self) -> int:
         return pad_token(self._inner)
+
+    @property
+    def end_token(self) -> int | None:
+        return end_token(self._inner)

@@ -15,11 +15,13 @@ from enginewright_builder.contract import Interface, Padding, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
 from enginewright_builder.models import load_model
+from enginewright_builder.models.base import end_token
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 from support.detectors import rt_detr
+from support.landmarks import nystromformer
 
 pytestmark = pytest.mark.torch
 transformers = pytest.importorskip("transformers")
@@ -59,6 +61,15 @@ def reader() -> Any:
     return transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(
         transformers.ViTConfig(**IMAGE), transformers.TrOCRConfig(
             vocab_size=60, d_model=32, decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=32))
+
+
+def bart() -> Any:
+    return transformers.BartConfig(**HALVES, vocab_size=60, d_model=32, max_position_embeddings=64)
+
+
+def series(**settings: Any) -> Any:
+    return transformers.TimeSeriesTransformerConfig(**HALVES, prediction_length=4, context_length=8, d_model=16,
+                                                    lags_sequence=[1, 2], num_time_features=2, **settings)
 
 
 TASKS: dict[str, Task] = {
@@ -119,6 +130,21 @@ TASKS: dict[str, Task] = {
                                             d_model=16, num_attention_heads=2, num_hidden_layers=1, ffn_dim=32,
                                             prediction_length=8),
         {"past_values": (32, 2)}, {"prediction_outputs": (8, 2), "loc": (1, 2), "scale": (1, 2)}),
+    "encoder of speech of any length": (
+        "Speech2TextForConditionalGeneration",
+        lambda: transformers.Speech2TextConfig(**HALVES, vocab_size=60, d_model=32, conv_channels=32,
+                                               input_feat_per_channel=16, max_source_positions=1500),
+        {"input_features": ("4..1500", 16)}, {"last_hidden_state": ("last_hidden_state_1", 32)}),
+    "series of numbers beside their own past, with what is known of each time and of all": (
+        "TimeSeriesTransformerForPrediction",
+        lambda: series(num_static_categorical_features=1, cardinality=[3], embedding_dimension=[2],
+                       num_static_real_features=2, num_dynamic_real_features=1),
+        {"past_values": (10,), "past_time_features": (10, 3), "past_observed_mask": (10,),
+         "static_categorical_features": (1,), "static_real_features": (2,)},
+        {"encoder_last_hidden_state": (8, 16), "loc": (1,), "scale": (1,), "static_features": (6,)}),
+    "a class at the token that ends a text": (
+        "BartForSequenceClassification", bart, {"input_ids": ("1..64",), "attention_mask": ("1..64",)},
+        {"logits": (3,), "encoder_last_hidden_state": ("encoder_last_hidden_state_1", 32)}),
 }
 
 
@@ -137,8 +163,8 @@ def test_a_model_of_this_task_is_opened_and_exported(task: Task, tmp_path: Path)
     assert {spec.name: spec.shape[1:] for spec in model.interface.inputs} == inputs
     assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
     assert ("the encoder of" in model.name) == ("Generation" in architecture or "Decoder" in architecture)
-    checks = [example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary)
-              for batch, size in ((1, 9), (3, 1500))]
+    checks = [example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary,
+                             end_token=end_token(model)) for batch, size in ((1, 9), (3, 1500))]
     export_model(model, tmp_path / "export", checks)  # raises where the answers differ
 
 
@@ -147,18 +173,12 @@ def sent(**shapes: tuple[int | str, ...]) -> tuple[TensorSpec, ...]:
                  for name, shape in shapes.items())
 
 
-def bart() -> Any:
-    return transformers.BartConfig(**HALVES, vocab_size=60, d_model=32, max_position_embeddings=64)
-
-
 STATED: dict[str, tuple[str, Any, tuple[TensorSpec, ...], dict[str, tuple[int | str, ...]]]] = {
     "the whole of a text generator": (
         "BartForConditionalGeneration", bart, sent(input_ids=("1..40",), decoder_input_ids=("1..20",)),
         {"logits": ("logits_1", 60)}),
     "series of numbers with features of time": (
-        "TimeSeriesTransformerForPrediction",
-        lambda: transformers.TimeSeriesTransformerConfig(**HALVES, prediction_length=4, context_length=8, d_model=16,
-                                                         lags_sequence=[1, 2], num_time_features=2),
+        "TimeSeriesTransformerForPrediction", series,
         sent(past_values=(10,), past_time_features=(10, 2), past_observed_mask=(10,), future_values=(4,),
              future_time_features=(4, 2)), {"loc": (1,)}),
 }
@@ -173,6 +193,16 @@ def test_a_model_takes_what_the_user_lists_and_gives_the_outputs_that_are_listed
     assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
     export_model(model, tmp_path / "export", [
         example_inputs(model.interface, batch, seed=batch, size=9, vocabulary=model.vocabulary) for batch in (1, 3)])
+
+
+def test_a_model_that_takes_one_length_alone_is_opened_with_it(tmp_path: Path) -> None:
+    """Nyströmformer cuts texts into as many parts as its configuration says; here 16 tokens are the most that fit."""
+    model = load_model(locate(nystromformer(tmp_path / "source")), None, tmp_path)
+    assert {spec.name: spec.shape for spec in model.interface.inputs} == {
+        "input_ids": ("batch", 16), "attention_mask": ("batch", 16)}
+    assert len(model.notes) == 1
+    assert "texts are of 16 tokens, to which clients fill up" in model.notes[0]
+    assert "input_ids [batch, 16]" in model.notes[0]
 
 
 @pytest.mark.parametrize(("stated", "told"), [
@@ -266,17 +296,19 @@ def test_an_export_that_differs_has_the_models_own_remedy(tmp_path: Path) -> Non
 def refusals() -> dict[str, tuple[str, Callable[[], Any], str]]:
     return {
         "an input that nothing is known of": (
-            "Speech2TextForConditionalGeneration",
-            lambda: transformers.Speech2TextConfig(**HALVES, vocab_size=60, d_model=32, conv_channels=32,
-                                                   input_feat_per_channel=16),
+            "UnivNetModel",
+            lambda: transformers.UnivNetConfig(
+                model_in_channels=8, model_hidden_channels=8, num_mel_bins=16, resblock_kernel_sizes=[3],
+                resblock_stride_sizes=[2], resblock_dilation_sizes=[[1, 3]], kernel_predictor_num_blocks=1,
+                kernel_predictor_hidden_channels=8),
             "takes 'input_features'"),
         "more than one call": (
-            "BartForSequenceClassification",
-            bart, "does not answer one call with input_ids [batch, 1..64], attention_mask [batch, 1..64]"),
-        "inputs that no configuration tells": (
-            "TimeSeriesTransformerForPrediction",
-            lambda: transformers.TimeSeriesTransformerConfig(**HALVES, prediction_length=4, d_model=16),
-            "missing 2 required positional arguments: 'past_time_features' and 'past_observed_mask'"),
+            "LxmertModel",
+            lambda: transformers.LxmertConfig(
+                vocab_size=60, hidden_size=32, num_attention_heads=2, intermediate_size=64, max_position_embeddings=64,
+                l_layers=1, x_layers=1, r_layers=1),
+            "does not answer one call with input_ids [batch, 1..63], attention_mask [batch, 1..63]: "
+            "`visual_feats` cannot be `None`"),
     }
 
 

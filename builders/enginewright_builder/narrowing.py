@@ -1,0 +1,76 @@
+"""What a build tries where PyTorch cannot export a Hugging Face model as free as the model is: one length of texts, and
+then the graph of one call. Both are served with the word what stood in the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from enginewright_builder.contract import Interface
+from enginewright_builder.errors import UserError
+from enginewright_builder.models import SourceModel
+from enginewright_builder.models.folder_tokenizer import FolderTokenizer
+from enginewright_builder.models.one_length import length_note, of_one_length
+from enginewright_builder.padding import USUAL_MASK
+from enginewright_builder.tensors import Tensors
+
+if TYPE_CHECKING:
+    from enginewright_builder.models.torch_base import TorchModel
+
+# The model fails on lengths that its configuration allows; or the exporter on free ones.
+_OF_SIZES = "spec.interface.inputs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """``stated`` is what ``source`` was opened with. ``as_ran``: it is exported as one call of it ran."""
+
+    source: SourceModel
+    stated: Interface | None
+    as_ran: bool = False
+
+
+def narrower(opened: Opened, refused: UserError, source_format: str) -> Iterator[Opened]:
+    """The likeliest first. None for other errors than those of sizes and branches, nor where the engine is to make
+    something of inputs or outputs: whether that stays the same with the batch fixed is not known."""
+    from enginewright_builder.models.torch_base import TorchModel  # it imports PyTorch
+
+    source = opened.source
+    of_sizes = refused.reason == "UnsupportedModel" and refused.field == _OF_SIZES
+    if source_format != "huggingface" or type(source) is not TorchModel or not (
+            of_sizes or refused.reason == "ExportFailed"):
+        return
+    fixed = _of_one_length(source, refused)
+    if fixed is not None:
+        opened = Opened(source=fixed, stated=dataclasses.replace(opened.stated or Interface(),
+                                                                 inputs=fixed.interface.inputs))
+        yield opened
+    from enginewright_builder.models.as_ran import AsRan, of_one_size
+
+    last = fixed or source
+    if of_one_size(last.interface):
+        yield dataclasses.replace(opened, source=AsRan(last, refused.message), as_ran=True)
+
+
+def half_masked(inputs: Tensors) -> Tensors:
+    """As texts that are half as long come, filled up: made-up data have none of these."""
+    return {name: np.where(np.arange(array.shape[-1]) < (array.shape[-1] + 1) // 2, array, 0).astype(array.dtype)
+            if name == USUAL_MASK else array for name, array in inputs.items()}
+
+
+def _of_one_length(source: TorchModel, refused: UserError) -> TorchModel | None:
+    """For the longest of the lengths that the model answers."""
+    for length, inputs in of_one_length(source.interface.inputs):
+        tokenize = source.tokenize
+        try:
+            fixed = source.with_sizes(inputs, tokenize.filled_to(length) if isinstance(tokenize, FolderTokenizer)
+                                      else tokenize)
+        except UserError:
+            continue
+        fixed.notes = (*fixed.notes, length_note(length, refused.message))
+        return fixed
+    return None

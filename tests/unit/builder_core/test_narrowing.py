@@ -1,0 +1,126 @@
+"""Models that cannot be exported as free as they are: with one length of texts, and as one call of them ran."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.errors import UserError
+from enginewright_builder.export import export_model
+from enginewright_builder.models.one_length import of_one_length
+from enginewright_builder.models.synthetic import example_inputs
+from enginewright_builder.models.torch_base import TorchModel
+from enginewright_builder.narrowing import Opened, half_masked, narrower
+from enginewright_builder.shapes import takes_batches
+
+pytestmark = pytest.mark.torch
+IDS, MASK = (TensorSpec(name=name, dtype="int64", shape=("batch", "1..64")) for name in ("input_ids", "attention_mask"))
+FAILED = UserError("ExportFailed", "a branch on values", field="spec.source")
+
+
+def branching(sign: float = 1.0) -> TorchModel:
+    """Twice the token ids where their sum times ``sign`` is positive, else their mean over the batch; texts of 40
+    tokens and more it does not take."""
+    import torch
+
+    class Branching(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            if ids.shape[1] >= 40:
+                raise IndexError("index out of range")
+            shown = (ids * mask).float()
+            return 2 * shown if sign * (shown.sum() - 1) > 0 else shown - shown.mean()
+
+    outputs = (TensorSpec(name="y", dtype="float32", shape=("batch", "y_1")),)
+    return TorchModel(Branching().eval(), Interface(inputs=(IDS, MASK), outputs=outputs), name="m", vocabulary=50,
+                      end_token=7)
+
+
+def tried(source: Any, refused: UserError = FAILED) -> list[Opened]:
+    return list(narrower(Opened(source=source, stated=None), refused, "huggingface"))
+
+
+def samples(source: Any, count: int, seed: int) -> Any:
+    return example_inputs(source.interface, count, seed=seed, vocabulary=50, end_token=7)
+
+
+def test_texts_of_one_length_come_first_and_then_one_call() -> None:
+    batched, alone = tried(branching())
+    assert [spec.shape for spec in batched.source.interface.inputs] == [("batch", 32)] * 2
+    assert batched.source.interface.outputs[0].shape == ("batch", 32)
+    assert batched.stated == Interface(inputs=batched.source.interface.inputs)
+    assert "texts are of 32 tokens" in batched.source.notes[0]
+    assert "a branch on values" in batched.source.notes[0]
+    assert [spec.shape for spec in alone.source.interface.inputs] == [(1, 32)] * 2
+    assert not takes_batches(alone.source.interface)
+    assert "joins no requests" in alone.source.notes[0]
+    assert (batched.as_ran, alone.as_ran) == (False, True)
+
+
+def test_what_branches_on_values_is_exported_as_one_call_ran(tmp_path: Path) -> None:
+    batched, alone = tried(branching())
+    with pytest.raises(UserError) as caught:
+        export_model(batched.source, tmp_path / "batched", [])
+    assert caught.value.reason == "ExportFailed"
+    calls = samples(alone.source, 3, seed=4)
+    export_model(alone.source, tmp_path / "alone", [calls, half_masked(calls)])  # raises where answers differ
+    assert alone.source.run(calls)["y"].shape == (3, 1, 32)
+    assert alone.source.torch_program("fp16") is None
+    with pytest.raises(UserError, match="one call of it ran is exported as it is, not in fp16"):
+        alone.source.export_onnx(tmp_path / "half.onnx", 18, "fp16")
+
+
+def test_a_call_that_goes_another_way_is_found(tmp_path: Path) -> None:
+    """The export is made of small ids, and other data goes the other way."""
+    import torch
+
+    class Turning(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return (ids * mask).float() * (1 if ids.max() < 20 else 3)
+
+    source = TorchModel(Turning().eval(), branching().interface, name="m", vocabulary=50)
+    *_, alone = tried(source)
+    with pytest.raises(UserError) as caught:
+        export_model(alone.source, tmp_path, [samples(alone.source, 2, seed=4)])
+    assert caught.value.reason == "ExportMismatch"
+
+
+@pytest.mark.parametrize(("refused", "kind"), [
+    (UserError("ExportMismatch", "differs", field="spec.source"), "huggingface"),
+    (UserError("UnsupportedModel", "answers in two ways", field="spec.source.uri"), "huggingface"),
+    (FAILED, "torchscript")])
+def test_nothing_else_is_narrowed(refused: UserError, kind: str) -> None:
+    assert not list(narrower(Opened(source=branching(), stated=None), refused, kind))
+
+
+def test_a_failure_on_a_length_is_narrowed() -> None:
+    with pytest.raises(UserError) as caught:
+        branching().run({"input_ids": np.ones((1, 42), np.int64), "attention_mask": np.ones((1, 42), np.int64)})
+    assert [one.as_ran for one in tried(branching(), caught.value)] == [False, True]
+
+
+def test_lengths_are_tried_from_the_longest_on() -> None:
+    assert [length for length, _ in of_one_length((IDS, MASK))] == [64, 32, 16, 8]
+    many = TensorSpec(name="input_ids", dtype="int64", shape=("batch", "1..4096"))
+    image = TensorSpec(name="pixel_values", dtype="float32", shape=("batch", 3, 8, 8))
+    length, inputs = next(of_one_length((many, image)))
+    assert (length, [spec.shape for spec in inputs]) == (512, [("batch", 512), ("batch", 3, 8, 8)])
+    sound = TensorSpec(name="input_values", dtype="float32", shape=("batch", "20..480000"))
+    assert not list(of_one_length((sound,)))
+    assert not list(of_one_length((image,)))
+
+
+def test_made_up_texts_end_as_the_source_ends_them() -> None:
+    ids = samples(branching(), 20, seed=1)["input_ids"]
+    assert (ids[:, -1] == 7).all()
+    assert not (ids[:, :-1] == 7).any()
+    assert len(np.unique(ids)) > 20
+
+
+def test_texts_that_are_filled_up_are_made_of_whole_ones() -> None:
+    made = half_masked({"attention_mask": np.ones((2, 1, 5), np.int64), "input_ids": np.full((2, 1, 5), 9)})
+    assert made["attention_mask"].tolist() == [[[1, 1, 1, 0, 0]]] * 2
+    assert (made["input_ids"] == 9).all()
