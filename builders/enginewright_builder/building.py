@@ -43,7 +43,7 @@ from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
-from enginewright_builder.narrowing import Opened, half_masked, narrower
+from enginewright_builder.narrowing import Opened, narrower
 from enginewright_builder.onnx_sparse import sparse_share
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.own_steps import of_source
@@ -237,8 +237,7 @@ def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -
         sizes = sorted({1, min(3, largest), largest})
         shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
         checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
-        if opened.as_ran:  # other calls may branch otherwise
-            checks += [*shapes, half_masked(shapes[0])]
+        checks += opened.checks(shapes)
         taken = ([call for one in checks for call in source.calls(one, EXPORT_STEPS)]
                  if isinstance(source, Sequenced) else [given(source, one) for one in checks])
         exported = export_model(in_tokens(source), scratch / "export", taken)

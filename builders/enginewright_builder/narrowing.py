@@ -4,18 +4,16 @@ then the graph of one call. Both are served with the word what stood in the way.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
 from enginewright_builder.models.one_length import length_note, of_one_length
-from enginewright_builder.padding import USUAL_MASK
+from enginewright_builder.models.synthetic import half_filled
 from enginewright_builder.tensors import Tensors
 
 if TYPE_CHECKING:
@@ -32,6 +30,13 @@ class Opened:
     source: SourceModel
     stated: Interface | None
     as_ran: bool = False
+
+    def checks(self, batches: Sequence[Tensors]) -> Sequence[Tensors]:
+        """What an export is held against beside single requests: other calls may branch otherwise than the one that it
+        is made of, and made-up data have no text that is filled up."""
+        if not self.as_ran:
+            return ()
+        return (*batches, {name: half_filled(name, array) for name, array in batches[0].items()})
 
 
 def narrower(opened: Opened, refused: UserError, source_format: str) -> Iterator[Opened]:
@@ -54,12 +59,6 @@ def narrower(opened: Opened, refused: UserError, source_format: str) -> Iterator
     last = fixed or source
     if of_one_size(last.interface):
         yield dataclasses.replace(opened, source=AsRan(last, refused.message), as_ran=True)
-
-
-def half_masked(inputs: Tensors) -> Tensors:
-    """As texts that are half as long come, filled up: made-up data have none of these."""
-    return {name: np.where(np.arange(array.shape[-1]) < (array.shape[-1] + 1) // 2, array, 0).astype(array.dtype)
-            if name == USUAL_MASK else array for name, array in inputs.items()}
 
 
 def _of_one_length(source: TorchModel, refused: UserError) -> TorchModel | None:

@@ -16,6 +16,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.models.base import TorchProgram, not_in
+from enginewright_builder.models.synthetic import half_filled
 from enginewright_builder.models.torch_base import TorchModel, export_failed, quiet, write_onnx
 from enginewright_builder.models.wrapped import Wrapped
 from enginewright_builder.session_runner import call_by_call
@@ -56,8 +57,11 @@ class AsRan(Wrapped):
             raise not_in(precision, "a model that is exported as one call of it ran")
         program = self._program(precision, 1)
         assert program is not None  # PyTorch's own sources have one
+        # Where nothing is filled up some models leave the mask out of what they compute.
+        example = tuple(half_filled(spec.name, value)
+                        for spec, value in zip(self.interface.inputs, program.args, strict=True))
         try:
-            write_onnx(_ran(program), self.interface, path, opset)
+            write_onnx(_ran(dataclasses.replace(program, args=example)), self.interface, path, opset)
         except Exception as error:  # of the model, of the trace, or of the exporter
             raise export_failed(error) from error
 

@@ -14,7 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from enginewright_builder.models.hf_kinds import (
     unsupported,
     ways,
 )
-from enginewright_builder.models.one_length import length_note, of_one_length
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
@@ -69,8 +68,8 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     model, missing = _load_weights(path, config)
     pooled = not any(name.startswith(_OPTIONAL_WEIGHTS) for name in missing)
     refused: UserError | None = None
-    for way in _tried(path, model, interface, mask):
-        served = way.served
+    for served in ways(model, interface.inputs if interface else ()):
+        tokenize, inputs, notes = _inputs(path, model, served, interface, mask)
         module: nn.Module
         if modules is not None:
             module, names = SentenceEmbedding(served.model, modules), ["sentence_embedding"]
@@ -78,19 +77,18 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
             wanted = served.outputs or [spec.name for spec in (interface.outputs if interface else ())]
             module, names = _Answers(served.model, pooled, wanted), []
         try:
-            observed = _observed(module.eval(), way.inputs, names, model)
+            observed = _observed(module.eval(), inputs, names, model)
         except UserError as error:
             if error.reason != "UnsupportedModel":
                 raise
-            # Of the way that is closest to what the configuration says.
-            refused = refused if refused and way.one_length else error
+            refused = error  # of the way that is closest to what the configuration says
             continue
         loaded = TorchModel(module, observed, name=", ".join(filter(None, ("PyTorch eager, FP32", served.part))),
-                            keywords=True, tokenize=way.tokenize, device=device,
+                            keywords=True, tokenize=tokenize, device=device,
                             vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
                             pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0,
                             end_token=_end_token(model))
-        loaded.notes = way.notes
+        loaded.notes = notes
         if picks_queries(model):
             loaded.if_mismatched = _PLACES
         return loaded
@@ -98,35 +96,12 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
     raise refused
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _Way:
-    """``served`` with its inputs, what makes them of texts, where a tokenizer makes all of them, and what the user
-    should know."""
-
-    served: Served
-    inputs: tuple[TensorSpec, ...]
-    tokenize: Tokenize | None = None
-    notes: tuple[str, ...] = ()
-    one_length: bool = False
-
-
-def _tried(path: Path, model: Any, interface: Interface | None, mask: str) -> Iterator[_Way]:
-    """With texts of any length, and with one length where the model does not answer so."""
-    free = []
-    for served in ways(model, interface.inputs if interface else ()):
-        free.append(_way(path, model, served, interface, mask))
-        yield free[-1]
-    for way in free:
-        for length, inputs in of_one_length(way.inputs):
-            tokenize = way.tokenize.filled_to(length) if isinstance(way.tokenize, FolderTokenizer) else None
-            yield dataclasses.replace(way, inputs=inputs, tokenize=tokenize, one_length=True, notes=(
-                *way.notes, length_note(length, "the model does not answer texts of any other length that was tried")))
-
-
-def _way(path: Path, model: Any, served: Served, interface: Interface | None, mask: str) -> _Way:
+def _inputs(path: Path, model: Any, served: Served, interface: Interface | None, mask: str
+            ) -> tuple[Tokenize | None, tuple[TensorSpec, ...], tuple[str, ...]]:
+    """With what makes them of texts, where a tokenizer makes all of them, and with what the user should know."""
     if served.stated:
         assert interface is not None
-        return _Way(served=served, inputs=_stated_inputs(path, model, served, interface))
+        return None, _stated_inputs(path, model, served, interface), ()
     tokenize, texts = (_text_inputs(path, model, _without(interface, served.others)) if served.takes_text
                        else (None, ()))
     others = tuple(_as_stated(spec, interface) for spec in served.others)
@@ -134,8 +109,7 @@ def _way(path: Path, model: Any, served: Served, interface: Interface | None, ma
     named = [spec.name for spec in interface.inputs] if interface else []
     masked = marks is not None and marks.name in (mask, *named)
     notes = (_MASK_NOTE,) if marks and not masked and _marks_padding(path) else ()
-    return _Way(served=served, inputs=(*texts, *others, *((marks,) if marks and masked else ())),
-                tokenize=None if others else tokenize, notes=notes)
+    return None if others else tokenize, (*texts, *others, *((marks,) if marks and masked else ())), notes
 
 
 def _stated_inputs(path: Path, model: Any, served: Served, interface: Interface) -> tuple[TensorSpec, ...]:

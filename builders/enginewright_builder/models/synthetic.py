@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from enginewright_builder.contract import Interface, TensorSpec
-from enginewright_builder.padding import TOKENS
+from enginewright_builder.padding import TOKENS, USUAL_MASK
 from enginewright_builder.shapes import (
     STEPS,
     UNBOUNDED,
@@ -52,6 +54,15 @@ def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int
     if TOKENS in made and end_token is not None:
         made[TOKENS] = _ended(made[TOKENS], end_token)
     return made
+
+
+def half_filled(name: str, value: Any) -> Any:
+    """``value``, an array or tensor of the input ``name``, as of texts that are half as long, filled up."""
+    if name != USUAL_MASK:
+        return value
+    value = value + 0
+    value[..., (value.shape[-1] + 1) // 2:] = 0
+    return value
 
 
 def _ended(tokens: Array, end_token: int) -> Array:

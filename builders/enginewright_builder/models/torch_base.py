@@ -20,7 +20,7 @@ from enginewright_builder.errors import BuilderError, UserError, first_line, kno
 from enginewright_builder.models.base import Tokenize, TorchProgram
 from enginewright_builder.models.bfloat_weights import align_weights
 from enginewright_builder.models.onnx_translations import TRANSLATIONS
-from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, usual_size
+from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, half_filled, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import BATCH, UNBOUNDED, shape_text, size_range
@@ -60,10 +60,12 @@ class TorchModel:
 
     def with_sizes(self, inputs: tuple[TensorSpec, ...], tokenize: Tokenize | None) -> TorchModel:
         """The same module for inputs of these sizes. Raises :class:`UserError` ``UnsupportedModel`` where it does not
-        answer them."""
+        answer them, or none that are filled up."""
         other = copy.copy(self)
         other.interface, other.tokenize = dataclasses.replace(self.interface, inputs=inputs), tokenize
-        answers = other.run(example_inputs(other.interface, 2, end_token=self.end_token))
+        example = example_inputs(other.interface, 2, end_token=self.end_token)
+        answers = other.run(example)
+        other.run({name: half_filled(name, array) for name, array in example.items()})
         other.interface = Interface(inputs=inputs, outputs=tuple(
             dataclasses.replace(spec, shape=(BATCH, *answers[spec.name].shape[1:])) for spec in self.interface.outputs))
         return other

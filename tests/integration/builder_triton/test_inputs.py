@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import io
 import json
 import sys
@@ -50,6 +51,7 @@ from enginewright_builder.triton.server import TritonServer
 from enginewright_builder.wire import to_wire, wire_shape
 from support.inputs import graphs, programs
 from support.inputs.table import BATCHES, ENTRIES, Entry, Refused
+from support.series_model import autoformer
 from support.warm_tensorflow import Forks
 
 pytestmark = [pytest.mark.triton]
@@ -153,6 +155,27 @@ def test_the_whole_build_of_one_number_a_sample(tmp_path: Path) -> None:
         "user": [1], "item": [1], "seen": [16], "score": [1], "shelf": [1]}
     asyncio.run(_smoke(folder))
     asyncio.run(_by_hand(folder, tmp_path))
+
+
+def test_the_whole_build_of_what_is_exported_as_one_call_ran(tmp_path: Path) -> None:
+    """From a Hugging Face folder that PyTorch exports neither with a free batch nor with a fixed one."""
+    random = np.random.default_rng(0)
+    np.savez(tmp_path / "evaluation", past_values=random.normal(size=(400, 14)).astype(np.float32),
+             past_time_features=random.normal(size=(400, 14, 2)).astype(np.float32),
+             past_observed_mask=(random.random((400, 14)) < 0.9).astype(np.float32))
+    request = _request(autoformer(tmp_path / "source"), tmp_path, evaluation=str(tmp_path / "evaluation.npz"))
+    request = dataclasses.replace(request, engine=dataclasses.replace(request.engine, precision="fp32"))
+    outcome = run_build(request, tmp_path / "scratch", _quiet())
+    assert outcome.error is None
+    assert outcome.serving is not None
+    assert outcome.serving.max_batch_size == 0
+    folder = tmp_path / "store" / outcome.fingerprint
+    report = json.loads((folder / "build-report.json").read_text())
+    assert any("exported as one call of it ran" in note and "joins no requests" in note for note in report["notes"])
+    recorded = json.loads((folder / "smoke.json").read_text())
+    assert {tensor["name"]: tensor["shape"] for tensor in recorded["inputs"]} == {
+        "past_values": [1, 14], "past_time_features": [1, 14, 2], "past_observed_mask": [1, 14]}
+    asyncio.run(_smoke(folder))
 
 
 def test_the_whole_build_of_what_takes_texts(tmp_path: Path) -> None:

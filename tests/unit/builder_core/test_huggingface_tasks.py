@@ -21,7 +21,6 @@ from enginewright_builder.models.torch_base import TorchModel
 from enginewright_builder.sources.formats import locate
 from enginewright_builder.tensors import Tensors
 from support.detectors import rt_detr
-from support.landmarks import nystromformer
 
 pytestmark = pytest.mark.torch
 transformers = pytest.importorskip("transformers")
@@ -195,16 +194,6 @@ def test_a_model_takes_what_the_user_lists_and_gives_the_outputs_that_are_listed
         example_inputs(model.interface, batch, seed=batch, size=9, vocabulary=model.vocabulary) for batch in (1, 3)])
 
 
-def test_a_model_that_takes_one_length_alone_is_opened_with_it(tmp_path: Path) -> None:
-    """Nyströmformer cuts texts into as many parts as its configuration says; here 16 tokens are the most that fit."""
-    model = load_model(locate(nystromformer(tmp_path / "source")), None, tmp_path)
-    assert {spec.name: spec.shape for spec in model.interface.inputs} == {
-        "input_ids": ("batch", 16), "attention_mask": ("batch", 16)}
-    assert len(model.notes) == 1
-    assert "texts are of 16 tokens, to which clients fill up" in model.notes[0]
-    assert "input_ids [batch, 16]" in model.notes[0]
-
-
 @pytest.mark.parametrize(("stated", "told"), [
     (Interface(inputs=sent(input_ids=(9,), pixels=(9,))), "BartForConditionalGeneration has no input 'pixels'"),
     (Interface(inputs=sent(input_ids=(9,)), outputs=sent(scores=())), "has no output 'scores'; it gives "),
@@ -309,6 +298,10 @@ def refusals() -> dict[str, tuple[str, Callable[[], Any], str]]:
                 l_layers=1, x_layers=1, r_layers=1),
             "does not answer one call with input_ids [batch, 1..63], attention_mask [batch, 1..63]: "
             "`visual_feats` cannot be `None`"),
+        "texts of one length alone, and none that are filled up": (
+            "NystromformerForSequenceClassification",
+            lambda: transformers.NystromformerConfig(**TEXT, segment_means_seq_len=16, num_landmarks=4),
+            "does not answer one call with input_ids [batch, 1..20]"),
     }
 
 

@@ -14,7 +14,7 @@ from enginewright_builder.export import export_model
 from enginewright_builder.models.one_length import of_one_length
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
-from enginewright_builder.narrowing import Opened, half_masked, narrower
+from enginewright_builder.narrowing import Opened, narrower
 from enginewright_builder.shapes import takes_batches
 
 pytestmark = pytest.mark.torch
@@ -66,7 +66,7 @@ def test_what_branches_on_values_is_exported_as_one_call_ran(tmp_path: Path) -> 
         export_model(batched.source, tmp_path / "batched", [])
     assert caught.value.reason == "ExportFailed"
     calls = samples(alone.source, 3, seed=4)
-    export_model(alone.source, tmp_path / "alone", [calls, half_masked(calls)])  # raises where answers differ
+    export_model(alone.source, tmp_path / "alone", alone.checks([calls]))  # raises where answers differ
     assert alone.source.run(calls)["y"].shape == (3, 1, 32)
     assert alone.source.torch_program("fp16") is None
     with pytest.raises(UserError, match="one call of it ran is exported as it is, not in fp16"):
@@ -96,6 +96,19 @@ def test_nothing_else_is_narrowed(refused: UserError, kind: str) -> None:
     assert not list(narrower(Opened(source=branching(), stated=None), refused, kind))
 
 
+def test_what_takes_no_texts_that_are_filled_up_gets_no_length() -> None:
+    """Clients could not send shorter ones."""
+    import torch
+
+    class Whole(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            if not mask.all():
+                raise RuntimeError("sizes differ")
+            return ids.float()
+
+    assert not tried(TorchModel(Whole().eval(), branching().interface, name="m"))
+
+
 def test_a_failure_on_a_length_is_narrowed() -> None:
     with pytest.raises(UserError) as caught:
         branching().run({"input_ids": np.ones((1, 42), np.int64), "attention_mask": np.ones((1, 42), np.int64)})
@@ -120,7 +133,24 @@ def test_made_up_texts_end_as_the_source_ends_them() -> None:
     assert len(np.unique(ids)) > 20
 
 
-def test_texts_that_are_filled_up_are_made_of_whole_ones() -> None:
-    made = half_masked({"attention_mask": np.ones((2, 1, 5), np.int64), "input_ids": np.full((2, 1, 5), 9)})
-    assert made["attention_mask"].tolist() == [[[1, 1, 1, 0, 0]]] * 2
-    assert (made["input_ids"] == 9).all()
+def test_an_export_is_held_against_texts_that_are_filled_up() -> None:
+    batched, alone = tried(branching())
+    calls = {"attention_mask": np.ones((2, 1, 5), np.int64), "input_ids": np.full((2, 1, 5), 9)}
+    assert not batched.checks([calls])
+    same, filled = alone.checks([calls])
+    assert same is calls
+    assert filled["attention_mask"].tolist() == [[[1, 1, 1, 0, 0]]] * 2
+    assert (filled["input_ids"] == 9).all()
+    assert (calls["attention_mask"] == 1).all()
+
+
+def test_a_mask_is_part_of_a_graph_also_where_the_model_leaves_it_out_if_nothing_is_filled_up(tmp_path: Path) -> None:
+    import torch
+
+    class Skipping(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return ids.float() if mask.all() else (ids * mask).float()
+
+    source = TorchModel(Skipping().eval(), branching().interface, name="m", vocabulary=50)
+    *_, alone = tried(source)
+    export_model(alone.source, tmp_path, alone.checks([samples(alone.source, 2, seed=4)]))
