@@ -27,7 +27,7 @@ from enginewright_builder.engines.own_steps import own_stepped
 from enginewright_builder.engines.registry import all_engines, engines_for
 from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
-from enginewright_builder.errors import UserError, brief
+from enginewright_builder.errors import brief
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
@@ -43,7 +43,7 @@ from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
-from enginewright_builder.narrowing import Opened, narrower
+from enginewright_builder.narrowing import Opened, as_free_as_possible
 from enginewright_builder.onnx_sparse import sparse_share
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.own_steps import of_source
@@ -206,17 +206,8 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
                             "cuda" if request.device.accelerator == "gpu" else "cpu",
                             Path(request.steps_socket) if request.steps_socket else None)
         opened = Opened(source=source, stated=request.interface)
-    try:
-        return _exported(resolved, scratch, steps, opened)
-    except UserError as error:
-        refused = error
-    for other in narrower(opened, refused, resolved.located.format):
-        steps.tracker.note(f"tried with less that is free: {refused.message}")
-        try:
-            return _exported(resolved, scratch, steps, other)
-        except UserError:
-            continue
-    raise refused
+    return as_free_as_possible(opened, resolved.located.format, functools.partial(_exported, resolved, scratch, steps),
+                               steps.tracker.note)
 
 
 def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -> Prepared:

@@ -4,9 +4,9 @@ then the graph of one call. Both are served with the word what stood in the way.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
@@ -19,6 +19,7 @@ from enginewright_builder.tensors import Tensors
 if TYPE_CHECKING:
     from enginewright_builder.models.torch_base import TorchModel
 
+T = TypeVar("T")
 # The model fails on lengths that its configuration allows; or the exporter on free ones.
 _OF_SIZES = "spec.interface.inputs"
 
@@ -37,6 +38,24 @@ class Opened:
         if not self.as_ran:
             return ()
         return (*batches, {name: half_filled(name, array) for name, array in batches[0].items()})
+
+
+def as_free_as_possible(opened: Opened, source_format: str, attempt: Callable[[Opened], T],
+                        note: Callable[[str], None]) -> T:
+    """What ``attempt`` makes of the source, or of the first narrower one of which it makes something. Raises what it
+    does of the source itself, unless it says of a narrower one that no way leads to such a model."""
+    try:
+        return attempt(opened)
+    except UserError as error:
+        refused = error
+    for other in narrower(opened, refused, source_format):
+        note(f"tried with less that is free: {refused.message}")
+        try:
+            return attempt(other)
+        except UserError as error:
+            if error.reason == "UnsupportedModel":
+                refused = error
+    raise refused
 
 
 def narrower(opened: Opened, refused: UserError, source_format: str) -> Iterator[Opened]:

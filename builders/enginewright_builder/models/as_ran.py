@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.errors import UserError
 from enginewright_builder.models.base import TorchProgram, not_in
 from enginewright_builder.models.synthetic import half_filled
 from enginewright_builder.models.torch_base import TorchModel, export_failed, quiet, write_onnx
@@ -62,6 +63,8 @@ class AsRan(Wrapped):
                         for spec, value in zip(self.interface.inputs, program.args, strict=True))
         try:
             write_onnx(_ran(dataclasses.replace(program, args=example)), self.interface, path, opset)
+        except UserError:
+            raise
         except Exception as error:  # of the model, of the trace, or of the exporter
             raise export_failed(error) from error
 
@@ -75,6 +78,12 @@ def _ran(program: TorchProgram) -> TorchProgram:
     with quiet(), torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
         graph = make_fx(program.module, tracing_mode="real", _allow_non_fake_inputs=True,
                         _error_on_data_dependent_ops=False)(*program.args)
+    if drawn := [str(node.target) for node in graph.graph.nodes
+                 if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]:
+        raise UserError("UnsupportedModel", f"the model draws random numbers ({drawn[0]}), so that it answers the same "
+                        "call in another way each time", field="spec.source.uri", value=drawn[0],
+                        remedy="list the input that takes them in spec.interface.inputs, where its forward has one, or "
+                               "export the model without them")
     fixed: dict[str, Any] = {node.target: {} for node in graph.graph.nodes if node.op == "placeholder"}
     return dataclasses.replace(program, module=graph, dynamic_shapes=fixed)
 

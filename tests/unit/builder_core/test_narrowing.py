@@ -14,12 +14,13 @@ from enginewright_builder.export import export_model
 from enginewright_builder.models.one_length import of_one_length
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
-from enginewright_builder.narrowing import Opened, narrower
+from enginewright_builder.narrowing import Opened, as_free_as_possible, narrower
 from enginewright_builder.shapes import takes_batches
 
 pytestmark = pytest.mark.torch
 IDS, MASK = (TensorSpec(name=name, dtype="int64", shape=("batch", "1..64")) for name in ("input_ids", "attention_mask"))
 FAILED = UserError("ExportFailed", "a branch on values", field="spec.source")
+RANDOM = UserError("UnsupportedModel", "draws random numbers")
 
 
 def branching(sign: float = 1.0) -> TorchModel:
@@ -58,6 +59,21 @@ def test_texts_of_one_length_come_first_and_then_one_call() -> None:
     assert not takes_batches(alone.source.interface)
     assert "joins no requests" in alone.source.notes[0]
     assert (batched.as_ran, alone.as_ran) == (False, True)
+
+
+@pytest.mark.parametrize(("errors", "told"), [
+    ([FAILED, UserError("ExportFailed", "as before"), RANDOM], RANDOM),
+    ([FAILED, UserError("InterfaceInvalid", "of one length"), UserError("ExportMismatch", "differs")], FAILED)])
+def test_what_is_told_is_what_stands_in_the_way_of_the_model(errors: list[UserError], told: UserError) -> None:
+    left, notes = iter(errors), list[str]()
+
+    def attempt(opened: Opened) -> None:
+        raise next(left)
+
+    with pytest.raises(UserError) as caught:
+        as_free_as_possible(Opened(source=branching(), stated=None), "huggingface", attempt, notes.append)
+    assert caught.value is told
+    assert notes == ["tried with less that is free: a branch on values"] * 2
 
 
 def test_what_branches_on_values_is_exported_as_one_call_ran(tmp_path: Path) -> None:
@@ -142,6 +158,19 @@ def test_an_export_is_held_against_texts_that_are_filled_up() -> None:
     assert filled["attention_mask"].tolist() == [[[1, 1, 1, 0, 0]]] * 2
     assert (filled["input_ids"] == 9).all()
     assert (calls["attention_mask"] == 1).all()
+
+
+def test_what_draws_random_numbers_is_refused_by_name(tmp_path: Path) -> None:
+    import torch
+
+    class Hashing(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            return ids * mask + torch.randn(ids.shape) / 1e6
+
+    *_, alone = tried(TorchModel(Hashing().eval(), branching().interface, name="m"))
+    with pytest.raises(UserError, match=r"draws random numbers \(aten.randn") as caught:
+        export_model(alone.source, tmp_path, [])
+    assert caught.value.reason == "UnsupportedModel"
 
 
 def test_a_mask_is_part_of_a_graph_also_where_the_model_leaves_it_out_if_nothing_is_filled_up(tmp_path: Path) -> None:
