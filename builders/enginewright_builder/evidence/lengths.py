@@ -18,7 +18,7 @@ from enginewright_builder.errors import TransientError, UserError, brief, classi
 from enginewright_builder.evidence.frames import staircase
 from enginewright_builder.models.base import SourceModel, pad_token
 from enginewright_builder.models.texted import Texted, given, in_tokens
-from enginewright_builder.padding import Fill, fill
+from enginewright_builder.padding import TOKENS, Fill, fill
 from enginewright_builder.pod.python_model.lengths import Lengths
 from enginewright_builder.tensors import Array, Tensors
 from enginewright_builder.triton.prove import difference_of, similarity_of
@@ -154,9 +154,11 @@ def several(ranked: Sequence[tuple[tuple[int, ...], Tensors]], known: Fill) -> l
 
 
 def _part(sample: Tensors, as_long: Mapping[str, float], length: int) -> Tensors:
-    """The beginning of a sample."""
-    return {name: np.ascontiguousarray(array[:, :length]) if name in as_long else array
-            for name, array in sample.items()}
+    """The beginning of a sample, of texts with the token that ends them: some models answer there."""
+    part = {name: array[:, :length].copy() if name in as_long else array for name, array in sample.items()}
+    if TOKENS in as_long:
+        part[TOKENS][:, -1] = sample[TOKENS][:, -1]
+    return part
 
 
 def _part_of_texts(sample: Tensors, share: float) -> Tensors:

@@ -102,6 +102,22 @@ def test_data_of_one_length_are_cut_into_parts() -> None:
     assert found.joined is not None
 
 
+def test_parts_of_a_text_end_as_it_does() -> None:
+    """Some models answer at the token that ends a text, and fail without one."""
+    end = len(TABLE) - 1
+
+    class Ended(Source):
+        def run(self, inputs: Tensors) -> dict[str, Any]:
+            assert ((inputs["input_ids"] == end).sum(axis=1) == 1).all()
+            return super().run(inputs)
+
+    data = texts(30, 30)
+    for ids in (batch["input_ids"] for batch in data.batches):
+        ids[ids == end] = 1
+        ids[:, -1] = end
+    assert len(settled(Ended(), data).samples) == 3
+
+
 def test_lengths_are_rounded_where_asked() -> None:
     assert settled(Source(), texts(3, 9, 30), rounded=True).joined.steps == (8, 9, 12, 16, 24, 30, 32, 48, 64)
 
