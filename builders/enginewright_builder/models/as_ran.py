@@ -80,8 +80,8 @@ def _ran(program: TorchProgram) -> TorchProgram:
                         _error_on_data_dependent_ops=False)(*program.args)
     if drawn := [str(node.target) for node in graph.graph.nodes
                  if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]:
-        raise UserError("UnsupportedModel", f"the model draws random numbers ({drawn[0]}), so that it answers the same "
-                        "call in another way each time", field="spec.source.uri", value=drawn[0],
+        raise UserError("UnsupportedModel", f"the model draws random numbers in each call ({drawn[0]}), which no "
+                        "engine draws alike", field="spec.source.uri", value=drawn[0],
                         remedy="list the input that takes them in spec.interface.inputs, where its forward has one, or "
                                "export the model without them")
     fixed: dict[str, Any] = {node.target: {} for node in graph.graph.nodes if node.op == "placeholder"}
