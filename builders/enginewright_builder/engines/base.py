@@ -61,6 +61,11 @@ class Rung:
         words = (self.backend, self.precision, f"@{tuned}" if tuned else "", QUICKLY if self.quick else "")
         return " ".join(filter(None, words))
 
+    @property
+    def one_batch(self) -> int:
+        """The batch that an engine of a single range is compiled for; 0 of one for every batch."""
+        return self.ranges[0].high if self.ranges else 0
+
     def covers(self, batch: int) -> bool:
         return not self.ranges or any(one.low <= batch <= one.high for one in self.ranges)
 
@@ -143,6 +148,10 @@ class BuildContext:
     keys: Keys | None = None
     joined: Joined | None = None
     time_left: Callable[[], float] = lambda: math.inf
+
+    def folder(self, rung: Rung) -> Path:
+        """Where the files of its engine are made; it need not be there."""
+        return self.workspace / rung.name.replace(" ", "-")
 
 
 def in_python(context: BuildContext) -> BuildContext:

@@ -83,7 +83,7 @@ class TensorRtEngine:
             shelf=context.shelf, keys=context.keys, sparse=bool(context.weights and context.weights.sparse),
             time_left=context.time_left)
         plan = build_plan(trt, request, device, lambda part, detail: context.progress(0.1 + 0.9 * part, detail))
-        target = context.workspace / rung.name.replace(" ", "-") / PLAN_FILE
+        target = context.folder(rung) / PLAN_FILE
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(plan)
         native = self.name in context.runtime.backends

@@ -56,12 +56,11 @@ class PackageAhead:
     @classmethod
     def started(cls, rung: Rung, context: BuildContext, source: Located, package: str) -> PackageAhead:
         """``package`` is the name of the file that the compiler writes."""
-        folder = context.workspace / rung.name.replace(" ", "-") / _FOLDER
+        folder = context.folder(rung) / _FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         device = "cuda" if context.device.accelerator == "gpu" else "cpu"
         job = Job(path=str(source.path), format=source.format, precision=rung.precision, folder=str(folder),
-                  workspace=str(context.workspace), device=device, batch=rung.ranges[0].high if rung.ranges else 0,
-                  interface=context.stated)
+                  workspace=str(context.workspace), device=device, batch=rung.one_batch, interface=context.stated)
         (folder / _JOB).write_text(dumps(job))
         words = [sys.executable, "-m", "enginewright_builder.engines.torch_ahead", str(folder / _JOB)]
         return cls(rung, folder / package, BesideProcess.started(words, environment(), folder))

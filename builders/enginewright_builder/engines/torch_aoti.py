@@ -65,11 +65,11 @@ class TorchEngine:
         """Raises :class:`UserError` ``CandidateFailed`` for what PyTorch cannot trace or compile."""
         import torch
 
-        batch = rung.ranges[0].high if rung.ranges else 0
+        batch = rung.one_batch
         program = context.source.torch_program(rung.precision, batch) if context.source else None
         if program is None:
             raise _failed(rung, "the source cannot be traced by torch.export")
-        folder = context.workspace / rung.name.replace(" ", "-")
+        folder = context.folder(rung)
         folder.mkdir(parents=True, exist_ok=True)
         tf32 = rung.precision == "tf32"
         package = folder / PACKAGE_FILE

@@ -108,7 +108,7 @@ def _files(artifact: Artifact, source: SourceModel, folder: Path) -> dict[str, P
     rung = artifact.rung
     if rung.backend != "torch":
         return files
-    program = source.torch_program(rung.precision, rung.ranges[0].high if rung.ranges else 0)
+    program = source.torch_program(rung.precision, rung.one_batch)
     if program is None:
         raise ValueError("the source cannot be traced by torch.export again")
     if any(argument.is_cuda for argument in program.args):

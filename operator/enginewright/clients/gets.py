@@ -2,8 +2,8 @@
 
 httptools reads the answers (llhttp, as uvicorn does). A session of aiohttp makes a dozen objects for each request,
 which cost three times as much. What a pod answers costs what is known before: its bytes, the reads that they come in
-and its chunks are bounded. No redirect is followed, nothing is unpacked, no cookie is kept, and a connection that did
-anything but answer what was asked over it is over.
+and its chunks are bounded. The client follows no redirect, unpacks nothing and keeps no cookie, and closes a connection
+that did anything but answer its request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from enginewright.clients.direct import FEWEST_READS, FRAME, READ, SEGMENT
 from enginewright.clients.errors import TransientError
 from enginewright.clients.pods import TooLargeError, answered, refusal, too_many_chunks
 
-# Seconds for which a connection is kept that nothing is asked over. It is longer than any period of the scaler.
+# Seconds after which a client closes a connection that it did not use. They are more than any period of the scaler.
 KEPT: Final = 30.0
 # How many URLs to keep the requests of: the scaler asks each replica once a second.
 REMEMBERED: Final = 4096
@@ -82,7 +82,7 @@ class PageClient:
         return page
 
     def _sweep(self) -> None:
-        """Closes what nothing was asked over for as long as between two sweeps: most of these pods are gone."""
+        """Closes connections that were not used since the sweep before: most of these pods are gone."""
         self._sweeping = None
         for at, connections in list(self._kept.items()):
             for connection in connections:

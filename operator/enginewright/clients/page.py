@@ -68,7 +68,7 @@ def samples(page: bytes, wanted: Collection[str]) -> Iterator[Sample]:
 
 
 def _name(line: str) -> tuple[str, Mapping[str, str]]:
-    """Of a line without labels, or too long a one. It begins with a name that is asked for."""
+    """Of a line without labels, or of one that is too long. The line begins with a name that the caller wants."""
     name = _NAME.match(line)
     return name[0] if name else "", {}
 

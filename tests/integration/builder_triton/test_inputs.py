@@ -62,7 +62,7 @@ BATCH = 3
 
 @pytest.fixture(scope="module", autouse=True)
 def warm_tensorflow() -> Iterator[None]:
-    """These tests show what TensorFlow answers; that a process of its own is started, test_tensorflow.py shows."""
+    """These tests show what TensorFlow answers. test_tensorflow.py shows that TensorFlow gets a process of its own."""
     with Forks() as forks, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tensorflow, "subprocess", forks)
         yield

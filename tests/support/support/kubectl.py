@@ -42,8 +42,8 @@ class Kubectl:
         return self.run("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=body).stderr
 
     def complaints(self, bodies: Mapping[str, Any]) -> dict[str, str]:
-        """What is said against each of ``bodies``, by its name there; empty when all would be taken as they are, which
-        one command finds out."""
+        """What the apiserver says against each of ``bodies``, by its name there; empty when it would take all of them
+        as they are. Then one command is enough."""
         together = self.admits({"apiVersion": "v1", "kind": "List", "items": [*bodies.values()]})
         if not together:
             return {}
