@@ -76,9 +76,9 @@ def demonstrate(budget_seconds: int | None = None) -> None:
     OUTPUT.mkdir(parents=True, exist_ok=True)
     try:
         with ThreadPoolExecutor() as beside_it:
-            kube, images = start(summary, NAMESPACE, prepare_volumes)
-            # Takes seconds, in which pods start that look at the source and the server's image.
+            # Takes seconds of two cores, which hardly do anything while the cluster starts, and are the build's after.
             expected = beside_it.submit(reference_embeddings, texts)
+            kube, images = start(summary, NAMESPACE, prepare_volumes)
             build_and_wait(kube, summary, budget_seconds)
             # Their pods start meanwhile.
             loads = beside_it.submit(start_loads, kube, images["builder"])
@@ -101,7 +101,7 @@ def start(summary: Timed, namespace: str, prepare: Callable[[Kube, Callable[[], 
           names: Sequence[str] = ALL_IMAGES) -> tuple[Kube, dict[str, str]]:
     """The cluster with the operator in it, and in ``namespace`` what ``prepare`` makes, and nothing of an earlier demo.
     Building images waits for packages most of the time, so that it goes on beside the compiler of the cluster's
-    programs. An earlier demo goes and claims are made while the node gets the images, and volumes are filled while the
+    programs. An earlier demo goes, claims are made and volumes are filled while the node gets the images and the
     operator starts: ``prepare`` is given what waits for the operator's image."""
     registry_to_push_to()  # before anything is started
     with beside(IMAGES, "build", *names), ThreadPoolExecutor() as beside_it:
@@ -109,8 +109,12 @@ def start(summary: Timed, namespace: str, prepare: Callable[[Kube, Callable[[], 
             start_cluster()
             kube = Kube.of_cluster()
         loaded = beside_it.submit(summary.timed("images")(load_images), names)
-        remove_model(kube, namespace)
-        prepared = beside_it.submit(prepare, kube, lambda: loaded.result()["operator"])
+
+        def instead_of_an_earlier_demo() -> None:
+            remove_model(kube, namespace)
+            prepare(kube, lambda: loaded.result()["operator"])
+
+        prepared = beside_it.submit(instead_of_an_earlier_demo)
         images = loaded.result()
         with summary.timed("operator"):
             install(kube, images)

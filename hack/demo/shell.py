@@ -96,13 +96,14 @@ class Kube:
 
     def remove_namespace(self, name: str) -> None:
         """Pods first, and without their drain: a namespace that finds some looks again after half of their grace
-        period."""
+        period. Their owners leave them behind: what collects garbage would end them with their drain, and a kubelet
+        that waits for a drain does not hear of a shorter one."""
         if not self("get", "namespace", name, "--ignore-not-found", "-o", "name"):
             return
         # First who would make pods again; the CRD may be gone already.
         models = ("om",) if self("get", "crd", MODELS, "--ignore-not-found", "-o", "name") else ()
-        for kinds in (*models, "deployment,job"):
-            self("delete", kinds, "--all", "-n", name, "--timeout=240s")
+        for kinds in (*models, "deployment,replicaset,job"):
+            self("delete", kinds, "--all", "-n", name, "--cascade=orphan", "--timeout=240s")
         self("delete", "pod", "--all", "-n", name, "--grace-period=1", "--timeout=240s")
         self("delete", "namespace", name, "--ignore-not-found", "--wait=true", "--timeout=240s", timeout=270)
 

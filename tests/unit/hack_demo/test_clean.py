@@ -39,8 +39,10 @@ def test_somebody_elses_cluster_stays_and_the_demo_goes(calls: list[tuple[Any, .
     demo.clean()
     assert (CLUSTER, "down") not in calls
     said = [" ".join(str(word) for word in call) for call in calls]
-    # Who would make pods again goes before them, and they before their namespace, which is slow to look again.
-    wanted = ["delete om --all", "delete deployment,job --all", "delete pod --all",
+    # Who would make pods again goes before them and leaves them behind, so that nobody else ends them with their drain;
+    # and they go before their namespace, which is slow to look again.
+    left = "--all -n enginewright-demo --cascade=orphan"
+    wanted = [f"delete om {left}", f"delete deployment,replicaset,job {left}", "delete pod --all",
               "delete namespace enginewright-demo", "uninstall enginewright", "delete crd optimisedmodels"]
     found = [next((number for number, call in enumerate(said) if one in call), -1) for one in wanted]
     assert -1 not in found

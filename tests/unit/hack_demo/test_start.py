@@ -20,18 +20,17 @@ KUBE = Kube("kubectl", "config", "helm")
 
 
 def test_volumes_are_filled_while_the_operator_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits until the other has begun; and the node gets the images while claims are made."""
+    """Each waits until the other has begun; and the node gets the images while an earlier demo goes."""
     both, before = threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60)
     monkeypatch.setattr(demo, "beside", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(demo, "start_cluster", lambda: None)
-    monkeypatch.setattr(demo, "remove_model", lambda *_: None)
+    monkeypatch.setattr(demo, "remove_model", lambda *_: before.wait())
     monkeypatch.setattr(demo, "load_images", lambda _: {"operator": ("image", before.wait())[0]})
     monkeypatch.setattr(demo, "install", lambda *_: both.wait())
     monkeypatch.setattr(Kube, "of_cluster", lambda: KUBE)
     filled: list[str] = []
 
     def prepare(_: Kube, image: Callable[[], str]) -> None:
-        before.wait()
         found = image()
         both.wait()
         filled.append(found)
