@@ -1,6 +1,6 @@
 """The benchmark's models. Random weights do for speed; MiniLM has its real ones, for accuracy.
 
-Sizes are those at which the models are usually quoted: images of 3 × 224 × 224, texts of 128 tokens.
+Sizes are those at which the models are usually quoted: images of 3 × 224 × 224, texts of 128 tokens, a second of sound.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from enginewright_builder.shapes import BATCH
 
 IMAGE = (3, 224, 224)
 TOKENS = 128
+# A second of sound, and how many vectors Wav2Vec2's convolutions make of it.
+SECOND, FRAMES = 16_000, 49
 CLASSES = 1000
 SEED = 0
 
@@ -45,6 +47,18 @@ class _First(torch.nn.Module):
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         output: torch.Tensor = self.inner(*inputs)[self.key]
         return output
+
+
+class _Sound(torch.nn.Module):
+    """A speech encoder's last hidden state, from the waveform."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, input_values: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor = self.inner(input_values=input_values).last_hidden_state
+        return hidden
 
 
 class _Hidden(torch.nn.Module):
@@ -108,6 +122,18 @@ def _bert(_: Path, device: str) -> SourceModel:
                       name="BERT-base, PyTorch eager", vocabulary=config.vocab_size, device=device)
 
 
+def _wav2vec2(_: Path, device: str) -> SourceModel:
+    from transformers import Wav2Vec2Config, Wav2Vec2Model
+
+    torch.manual_seed(SEED)
+    config = Wav2Vec2Config()
+    interface = Interface(
+        inputs=(TensorSpec(name="input_values", dtype="float32", shape=(BATCH, SECOND)),),
+        outputs=(TensorSpec(name="hidden", dtype="float32", shape=(BATCH, FRAMES, config.hidden_size)),))
+    return TorchModel(_Sound(Wav2Vec2Model(config)).eval(), interface, name="wav2vec2-base, PyTorch eager",
+                      device=device)
+
+
 def _minilm(inputs: Path, device: str) -> SourceModel:
     from enginewright_builder.models.huggingface import load_huggingface
 
@@ -131,6 +157,8 @@ ZOO: tuple[Entry, ...] = (
     _timm("regnety-032", "regnety_032"),
     _timm("mobilevit-s", "mobilevit_s"),
     _timm("mobilenetv4-m", "mobilenetv4_conv_medium"),
+    _timm("densenet121", "densenet121"),
+    Entry("wav2vec2-base", "random", _wav2vec2),
 )
 
 # Of which the results would be those of another model, but for what travels.
