@@ -47,10 +47,10 @@ class Published:
         return {"accuracy": one.accuracy, "accuracy_low": one.accuracy_low, "passes": True}
 
     def trials(self) -> list[dict[str, Any]]:
-        """What the time budget went into, in the order of the trials, and why some of it was lost."""
+        """What the time budget went into, in the order of the trials, and what became of it."""
         return [{"name": one.name, "verdict": one.verdict, "build_s": one.build_seconds, "gate_s": one.gate_seconds,
-                 **({"reason": one.reason} if one.verdict == "Failed" else {})}
-                for one in self.report.candidates if one.build_seconds is not None]
+                 "reason": one.reason}
+                for one in self.report.candidates if one.build_seconds is not None or "beside the builds" in one.reason]
 
     def untried(self) -> list[str]:
         """Candidates that the time budget did not reach."""

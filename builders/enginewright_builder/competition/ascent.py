@@ -93,11 +93,12 @@ class Ascent:
             width = (end - place) / _TRIALS_AHEAD
             self._try(following, self._going_on(self._part(place, width)))
             place += width
-        self._foresight.cancel()
         for plan, promise in self.agenda.left(self._stand()):
             late = "" if why else self._lateness(promise.trial.seconds)
+            words = str(promise), self._foresight.unfinished(plan.rung), why or late or "others promised more"
             self.candidates.append(Candidate(rung=plan.rung, wanted=plan.wanted, kept=plan.kept, late=bool(late),
-                                             skipped=f"{promise}; {why or late or 'others promised more'}"))
+                                             skipped="; ".join(filter(None, words))))
+        self._foresight.cancel()
         named = {one.name for one in self.candidates}
         self.candidates += [Candidate(rung=plan.rung, wanted=False, skipped="not asked for, and others pass")
                             for plan in self.agenda.plans if plan.name not in named and not plan.wanted]

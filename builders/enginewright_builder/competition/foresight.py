@@ -94,6 +94,13 @@ class Foresight:
         """How many engines are there that were not ``tried`` yet."""
         return sum(one.makes_engine and one.made for name, (_, one, _) in self._begun.items() if name not in tried)
 
+    def unfinished(self, rung: Rung) -> str:
+        """Words for how long a rung's engine has been made so far; empty where it was not begun or is done."""
+        _, one, since = self._begun.get(rung.name, (rung, None, 0.0))
+        if one is None or not one.makes_engine or not one.running:
+            return ""
+        return f"not ready after {self.clock() - since:.0f} s beside the builds"
+
     def _busy(self, backend: str) -> bool:
         return any(one.running for rung, one, _ in self._begun.values() if rung.backend == backend)
 

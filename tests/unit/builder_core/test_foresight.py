@@ -130,6 +130,18 @@ def test_one_at_a_time_is_begun_and_what_cannot_be_is_passed_over(tmp_path: Path
     assert set(engine.begun) == {"int8", "bf16"}
 
 
+def test_it_tells_for_how_long_an_unfinished_engine_was_made(tmp_path: Path) -> None:
+    engine, now = Engine(), [5.0]
+    one = foresight(tmp_path, engine, now=now, both=True)
+    one.prepare([INT8, TORCH])
+    now[0] += 96.0
+    assert one.unfinished(TORCH.rung) == "not ready after 96 s beside the builds"
+    assert one.unfinished(INT8.rung) == ""  # its graph is made, no engine
+    assert one.unfinished(FP8.rung) == ""
+    engine.begun["fp16"].running = False
+    assert one.unfinished(TORCH.rung) == ""
+
+
 def fail(told: list[str]) -> None:
     assert told == ["pause"]
     raise ZeroDivisionError
