@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 from enginewright_builder.accuracy.gate import Beside, compare
 from enginewright_builder.accuracy.groups import Groups, check_groups, reported, summary
 from enginewright_builder.accuracy.task import Exam, Labels
+from enginewright_builder.accuracy.task_rules import check_task
 from enginewright_builder.contract import (
     AccuracyRequest,
     BuildRequest,
@@ -124,6 +125,13 @@ def test_what_does_not_fit_is_refused_before_a_device_is_used(name: str, tmp_pat
     assert error.field.endswith(field)
     assert message in error.message
     assert error.remedy
+
+
+@pytest.mark.parametrize("accuracy", [AccuracyRequest(task=task()), AccuracyRequest(group_by="label")])
+def test_labels_and_groups_need_evaluation_data(accuracy: AccuracyRequest) -> None:
+    with pytest.raises(UserError, match="no evaluation data to have 'label' in it") as caught:
+        check_task(accuracy)
+    assert caught.value.reason == "EvaluationMissing"
 
 
 @pytest.mark.parametrize(("metric", "columns", "size"), [

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
 
-from enginewright_builder.contract import shard_range
-from enginewright_builder.errors import UserError
+from enginewright_builder.contract import Interface, TensorSpec, shard_range
+from enginewright_builder.errors import BuilderError, UserError
 from enginewright_builder.offline.answers import Answers, Run, begin, publish
+from enginewright_builder.offline.asking import Asker, Served, served
 from enginewright_builder.offline.rows import data_format, open_rows
+from enginewright_builder.offline.shard import Asked, run_shard
 from enginewright_builder.tensors import Array
 
 ENGINE = "a" * 64
@@ -154,3 +160,42 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         open_rows(tmp_path / "torn.npz")
     with open_rows(tmp_path / "half.jsonl") as rows, pytest.raises(UserError, match=r"half\.jsonl:2: is not UTF-8"):
         rows.read(0, 2)
+
+
+def test_a_shard_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    asked = Asked(input=tmp_path / "rows.npz", output=tmp_path / "out", engine=ENGINE, model="net", shard=2, shards=2,
+                  http="127.0.0.1:1", grpc="127.0.0.1:1", ready_seconds=0)
+    with pytest.raises(UserError, match="there is no shard 2 of 2") as caught:
+        run_shard(asked, lambda *told: None)
+    assert (caught.value.reason, caught.value.field) == ("BatchShardInvalid", "--shard")
+
+
+X = TensorSpec(name="x", dtype="float32", shape=("batch", 2))
+
+
+@pytest.mark.parametrize(("about", "words"), [
+    ({}, "serves no model 'net'"),
+    ({"inputs": [{"name": "x", "datatype": "BF16", "shape": [-1, 2]}], "outputs": []}, "'x' is BF16"),
+])
+def test_a_model_that_cannot_be_asked_is_refused(about: dict[str, Any], words: str) -> None:
+    async def described(model: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        return about, {"max_batch_size": 4} if about else {}
+
+    server = SimpleNamespace(described=described, address=SimpleNamespace(http="127.0.0.1:8000"))
+    with pytest.raises(UserError, match=words) as caught:
+        asyncio.run(served(cast("Any", server), "net"))
+    assert (caught.value.reason, caught.value.field) == ("ModelNotServed", "--model")
+
+
+def test_another_number_of_answers_than_rows_is_no_answer() -> None:
+    one = service_pb2.ModelInferResponse(raw_output_contents=[bytes(8)])
+    one.outputs.add(name="y", datatype="FP32", shape=[1, 2])
+
+    async def call(payload: bytes, seconds: float) -> bytes:
+        return bytes(one.SerializeToString())
+
+    about = Served(model="net", batch=4, interface=Interface(inputs=(X,)), instances=1)
+    asker = Asker(cast("Any", SimpleNamespace(ready_seconds=0)), cast("Any", SimpleNamespace(call=call)), about, 1)
+    with pytest.raises(BuilderError, match=r"2 rows were asked, and output 'y' has shape \[1, 2\]") as caught:
+        asyncio.run(asker.answers([{"x": np.zeros(2, np.float32)}] * 2))
+    assert caught.value.reason == "BatchAnswerInvalid"

@@ -82,6 +82,15 @@ def test_second_publisher_gets_the_first_ones_engine(staging: Path, shelf: Path,
     assert not (shelf / FP / "other").exists()
 
 
+def test_an_engine_that_vanishes_as_it_is_published_is_built_again(
+    staging: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "flush", lambda path: shutil.rmtree(path / FP, ignore_errors=True))
+    with pytest.raises(TransientError, match="vanished from the store") as caught:
+        publish(staging, shelf)
+    assert caught.value.reason == "StoreUnstable"
+
+
 def test_many_publishers_at_once_leave_one_engine(shelf: Path, tmp_path: Path) -> None:
     stagings = [stage(tmp_path / f"s{number}", {"who": str(number).encode()}) for number in range(8)]
     with ThreadPoolExecutor(8) as pool:

@@ -75,6 +75,12 @@ def test_every_row_names_conditions_and_reasons_that_exist(row: list[str]) -> No
         assert f"| `{name}` |" in CONDITIONS, name
 
 
+def test_every_reason_that_a_build_or_run_can_end_with_has_a_row() -> None:
+    reasons = re.findall(r"^\| `(\w+)` \|", CONDITIONS.partition("## Reasons of the builder")[2], re.MULTILINE)
+    assert reasons
+    assert set(reasons) - {name for row in ROWS for name in re.findall(r"`(\w+)`", row[2])} == set()
+
+
 # What users and clusters are known to get wrong, by a word of each: no row may be dropped unnoticed.
 KNOWN = (
     "unknown field", "precision", "backend", "INT8 without calibration", "negative number", "absurd number",
