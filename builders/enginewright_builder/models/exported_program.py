@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.export.passes import move_to_device_pass
+from torch.utils import _pytree as pytree
 
 from enginewright_builder.constants import constant_notes, constants_of, without_constants
 from enginewright_builder.contract import Interface, TensorSpec
@@ -21,6 +22,7 @@ from enginewright_builder.models.onnx_translations import TRANSLATIONS
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_arguments import Called, by_position
 from enginewright_builder.models.torch_base import NoBatchError, TorchModel, observed_outputs, quiet, with_free_sizes
+from enginewright_builder.models.torch_precision import flat_names
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.models.torch_whole import through_onnx
 from enginewright_builder.onnx_interface import freed_interface
@@ -47,7 +49,7 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
         inputs = _renamed(inputs, checked(interface, told=True))
     values = constants_of(Interface(inputs=inputs), interface)
     module = _called(program, inputs, values)
-    names = _output_names(program, interface)
+    names = _output_names(program, interface, [spec.name for spec in inputs])
     sent = tuple(spec for spec in inputs if spec.name not in values)
     batched = freed_interface(Interface(inputs=sent)).inputs
     try:
@@ -168,11 +170,13 @@ def _renamed(inputs: tuple[TensorSpec, ...], stated: Interface) -> tuple[TensorS
                  for own, other in zip(inputs, stated.inputs, strict=True))
 
 
-def _output_names(program: torch.export.ExportedProgram, interface: Interface | None) -> list[str]:
+def _output_names(program: torch.export.ExportedProgram, interface: Interface | None, inputs: Collection[str]
+                  ) -> list[str]:
     if interface is not None and interface.outputs:
         return [spec.name for spec in interface.outputs]
-    count = len(program.graph_signature.user_outputs)
-    return ["output"] if count == 1 else [f"output_{index}" for index in range(count)]
+    # The program says what it puts its answers into: a dict of theirs has keys.
+    places = [torch.empty(0)] * len(program.graph_signature.user_outputs)
+    return flat_names(pytree.tree_unflatten(places, program.call_spec.out_spec), inputs)
 
 
 def _call(module: Any, interface: Interface, size: int) -> Any:

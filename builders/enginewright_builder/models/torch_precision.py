@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -54,11 +54,13 @@ def flatten(value: Any) -> list[torch.Tensor]:
                     remedy="let the model return one tensor, or a tuple or dict of tensors")
 
 
-def flat_names(value: Any) -> list[str]:
+def flat_names(value: Any, inputs: Collection[str]) -> list[str]:
     """Of the tensors of :func:`flatten`, in its order: by the keys of a mapping, ``key`` or ``key.0``, else ``output``,
-    and ``output_0`` and so on of several."""
+    and ``output_0`` and so on of several. A key that one of the ``inputs`` has is called ``output_key``: a graph gives
+    each name once."""
     if isinstance(value, Mapping):
-        return [name for key, item in value.items() for name in _names_below(str(key), item)]
+        names = [name for key, item in value.items() for name in _names_below(str(key), item)]
+        return [f"output_{name}" if name in inputs else name for name in names]
     count = len(flatten(value))
     return ["output"] if count == 1 else [f"output_{place}" for place in range(count)]
 

@@ -39,7 +39,7 @@ def through_onnx(path: Path, what: str, inputs: Sequence[TensorSpec], outputs: S
     with quiet(), torch.inference_mode():
         answer = run(*example)
         expected = [tensor.numpy() for tensor in flatten(answer)]
-    names = list(outputs) or flat_names(answer)
+    names = list(outputs) or flat_names(answer, given)
     if len(names) != len(expected):
         raise UserError("InterfaceInvalid", f"the model returns {len(expected)} outputs, {len(names)} are named",
                         field="spec.interface.outputs", value=", ".join(names), remedy="name every output, in order")

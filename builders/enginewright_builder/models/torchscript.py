@@ -161,7 +161,7 @@ def _observed(module: torch.nn.Module, stated: Interface) -> Interface:
     for size in (5, 7):
         with quiet(), torch.inference_mode():
             value = _answer(module, _tensors(stated, 2, size), stated)
-        names = [spec.name for spec in stated.outputs] or flat_names(value)
+        names = [spec.name for spec in stated.outputs] or flat_names(value, [spec.name for spec in stated.inputs])
         seen.append(observed_outputs(value, names, 2))
     return Interface(inputs=stated.inputs, outputs=with_free_sizes(*seen))
 

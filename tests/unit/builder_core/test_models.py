@@ -95,6 +95,21 @@ class TestExportedProgram:
         assert model.interface.inputs[0].shape == ("batch", "1..32")
         check_export(model, tmp_path)
 
+    @pytest.mark.parametrize("free", [True, False])
+    def test_outputs_of_a_dict_have_its_keys(self, free: bool, torch: Any, tmp_path: Path) -> None:
+        class Answers(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                return {"scores": x + 1, "x": x * 2, "states": [x - 1, x - 2]}
+
+        sizes = ({0: torch.export.Dim("batch", min=1, max=64)},) if free else None
+        torch.export.save(torch.export.export(Answers(), (torch.rand(3, 4),), dynamic_shapes=sizes),
+                          tmp_path / "m.pt2")
+        model = load_model(locate(tmp_path / "m.pt2"), None, tmp_path / "work")
+        assert [spec.name for spec in model.interface.outputs] == ["scores", "output_x", "states.0", "states.1"]
+        answers = model.run({"x": np.ones((2, 4), np.float32)})
+        assert [float(array[0, 0]) for array in answers.values()] == [2, 2, 0, -1]
+        check_export(model, tmp_path)
+
     def test_interface_of_another_model_is_refused(self, program: Path) -> None:
         with pytest.raises(UserError, match="takes 2 inputs, 1 are named"):
             load_model(locate(program), IMAGE)
