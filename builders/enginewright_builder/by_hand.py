@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
+from enginewright_builder.by_hand_words import in_options
 from enginewright_builder.contract import (
     AGREEMENT,
     BUDGET_SECONDS,
@@ -71,7 +72,7 @@ def build_by_hand(options: argparse.Namespace) -> int:
             outcome = failure("build", error, tracker)
         else:
             outcome = run_build(request, Path(scratch), tracker)
-    sink.outcome(outcome)
+    sink.outcome(in_options(outcome))
     if outcome.ok:
         folder = output / outcome.fingerprint
         sys.stderr.write(f"engine and report: {folder}\n"
@@ -127,7 +128,7 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
         accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation,
                                  task=_task(options), group_by=options.group_by),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
-        device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator))
+        device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator, options.backend))
 
 
 def _generate_request(options: argparse.Namespace, output: Path, name: str) -> BuildRequest:
@@ -197,13 +198,12 @@ def hand_device(accelerator: str) -> DeviceRequest:
                          architecture=platform.machine())
 
 
-def hand_runtime(accelerator: str) -> RuntimeRequest:
-    """Triton runs with this process's Python, so it has what this one has. On a CPU that is ONNX Runtime alone: to
-    compile with PyTorch takes longer than all else together, for a candidate that INT8 beats."""
-    if accelerator != "gpu":
-        return RuntimeRequest()
-    installed = tuple(name for name in PYTHON_RUNTIMES if importlib.util.find_spec(name))
-    return RuntimeRequest(python_runtimes=installed)
+def hand_runtime(accelerator: str, backend: str) -> RuntimeRequest:
+    """Triton runs with this process's Python, so it has what this one has. On a CPU that is ONNX Runtime and what
+    ``backend`` names: to compile with PyTorch takes longer than all else together, for a candidate that INT8 beats."""
+    wanted = PYTHON_RUNTIMES if accelerator == "gpu" else ("onnxruntime", backend)
+    return RuntimeRequest(python_runtimes=tuple(
+        name for name in PYTHON_RUNTIMES if name in wanted and importlib.util.find_spec(name)))
 
 
 def parse_by_hand(words: Sequence[str]) -> argparse.Namespace:

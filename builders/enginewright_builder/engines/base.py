@@ -154,6 +154,15 @@ class BuildContext:
         return self.workspace / rung.name.replace(" ", "-")
 
 
+def not_served(context: BuildContext, lacks: str, library: str) -> str:
+    """Why nothing runs an engine: the server image ``lacks`` what would. By hand there is no image: Triton runs with
+    this Python, which has no ``library``."""
+    if not context.runtime.server_image:
+        return f"this Python, which Triton runs with by hand, has no {library}: install it"
+    return (f"the server image cannot run it: it has {lacks}. Name another one in spec.serving.image; status.server "
+            "shows what this one has")
+
+
 def in_python(context: BuildContext) -> BuildContext:
     """For an engine that has something before or behind it which Triton's Python backend alone runs."""
     return replace(context, runtime=replace(context.runtime, backends=("python",)))

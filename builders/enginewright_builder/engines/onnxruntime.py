@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from enginewright_builder.engines import ort_gpu
-from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import Artifact, BuildContext, ExportedModel, Rung, Runner, not_served
 from enginewright_builder.engines.ort_quantize import quantize_dynamically, quantize_statically, quantize_weights
 from enginewright_builder.errors import UserError, brief
 from enginewright_builder.ort_session import OrtRunner, version
@@ -104,8 +104,8 @@ def _why_not(precision: str, context: BuildContext) -> str:
         return "no calibration data: give spec.engine.calibration, apart from the evaluation data"
     on_gpu = context.device.accelerator == "gpu"
     if not _native(precision, context) and OnnxRuntimeEngine.name not in context.runtime.python_runtimes:
-        return ("the server image cannot run it: it has neither a backend onnxruntime that does, nor ONNX Runtime for "
-                "Triton's Python backend. Name one that has in spec.serving.image; status.server shows what it has")
+        return not_served(context, "neither a backend onnxruntime that does, nor ONNX Runtime for Triton's Python "
+                          "backend", "ONNX Runtime")
     return ort_gpu.why_not() if on_gpu else ""
 
 

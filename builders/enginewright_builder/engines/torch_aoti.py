@@ -9,7 +9,15 @@ import importlib.util
 import itertools
 from collections.abc import Sequence
 
-from enginewright_builder.engines.base import Artifact, BatchRange, BuildContext, ExportedModel, Rung, Runner
+from enginewright_builder.engines.base import (
+    Artifact,
+    BatchRange,
+    BuildContext,
+    ExportedModel,
+    Rung,
+    Runner,
+    not_served,
+)
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.session_parameters import BUCKETS, captured_batches
 from enginewright_builder.engines.torch_ahead import PackageAhead, room
@@ -101,10 +109,12 @@ def _begun(rung: Rung, context: BuildContext) -> PackageAhead | None:
 
 
 def _why_not(context: BuildContext) -> str:
+    installed = importlib.util.find_spec("torch") is not None
     if TorchEngine.name not in context.runtime.python_runtimes:
-        return ("the server image cannot run it: it has no PyTorch for Triton's Python backend. Name one that has in "
-                "spec.serving.image; status.server shows what the image has")
-    if importlib.util.find_spec("torch") is None:
+        if installed and not context.runtime.server_image:
+            return "by hand it is left out on a CPU, where it takes long to compile: write --backend torch to have it"
+        return not_served(context, "no PyTorch for Triton's Python backend", "PyTorch")
+    if not installed:
         return "this builder image has no PyTorch"
     if not compiler():
         return "this builder image has no C++ compiler, which PyTorch's compiler needs: install g++"

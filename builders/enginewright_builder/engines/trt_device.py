@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Any
 
-from enginewright_builder.engines.base import BuildContext
+from enginewright_builder.engines.base import BuildContext, not_served
 from enginewright_builder.shapes import takes_batches
 
 # The Job sees its GPU, or slice, as the first one.
@@ -88,5 +88,5 @@ def unservable(context: BuildContext) -> str:
     runtime = context.runtime
     if "tensorrt" in runtime.backends or "tensorrt" in runtime.python_runtimes:
         return ""
-    return ("the server image has neither Triton's tensorrt backend nor TensorRT for its Python backend, or another "
-            "TensorRT than this builder: name one that has it in spec.serving.image; status.server shows what it has")
+    return not_served(context, "neither Triton's tensorrt backend nor TensorRT for its Python backend, or another "
+                      "TensorRT than this builder", "TensorRT")

@@ -15,14 +15,17 @@ import pytest
 
 from enginewright_builder.accuracy.rules import METRICS
 from enginewright_builder.by_hand import hand_device, hand_request, hand_runtime, link_model, parse_by_hand
+from enginewright_builder.by_hand_words import OPTIONS, in_options
 from enginewright_builder.contract import (
     EXIT_OK,
     EXIT_USER,
     TERMINATION_MESSAGE_BYTES,
     BuildRequest,
+    CandidateSummary,
     ContractError,
     DataRequest,
     EngineRequest,
+    ErrorReport,
     Outcome,
 )
 from enginewright_builder.evidence.content import command
@@ -151,6 +154,28 @@ def test_the_help_names_every_metric() -> None:
     assert [metric for metric in (*METRICS, "onnx", "python:NAME") if metric not in told] == []
 
 
+@pytest.mark.parametrize(("said", "told"), [
+    ("raise spec.accuracy.maxLoss, or spec.engine.buildBudgetSeconds.", "raise --tolerance, or --budget-seconds."),
+    ("give spec.engine.calibration.uri, apart from others", "give --calibration, apart from others"),
+    ("or write spec.engine.fallback: source", "or write --fallback source"),
+    ("spec.engine.drafts[0].uri", "--draft"),
+    ("spec.interface.inputs[0].dtype of the model", "spec.interface.inputs[0].dtype of the model"),
+])
+def test_by_hand_fields_go_by_the_names_of_options(said: str, told: str) -> None:
+    error = ErrorReport(family="user", reason="SourceInvalid", message=said, field=said, value=said, remedy=said)
+    outcome = in_options(Outcome(kind="build", ok=False, error=error, candidates=(
+        CandidateSummary(backend="torch", precision="fp32", batch=1, verdict="Skipped", reason=said),)))
+    assert outcome.error == dataclasses.replace(error, message=told, field=told, remedy=told)
+    assert outcome.candidates[0].reason == told
+
+
+def test_each_option_that_fields_go_by_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_by_hand(["--help"])
+    given = capsys.readouterr().out
+    assert [option for option in OPTIONS.values() if f"\n  {option} " not in given] == []
+
+
 def test_by_hand_says_what_is_wrong_as_json_where_nobody_watches(tmp_path: Path) -> None:
     ran = run("--model", str(tmp_path / "none"), "--output", str(tmp_path / "out"))
     outcome = outcome_of(ran)
@@ -185,7 +210,7 @@ def test_a_gpu_is_named_as_its_node_would_be(driver: Callable[[str], None]) -> N
     assert (device.accelerator, device.products, device.gpu_count) == ("gpu", ("NVIDIA-H200",), 1)
     assert device.memory_bytes == 143771 << 20
     assert parse_by_hand(["--model", "m", "--output", "o"]).accelerator == "gpu"
-    assert "torch" in hand_runtime("gpu").python_runtimes
+    assert "torch" in hand_runtime("gpu", "auto").python_runtimes
 
 
 @pytest.mark.parametrize("line", [None, "No devices were found"])
@@ -195,4 +220,5 @@ def test_a_gpu_that_is_not_there_is_told(line: str | None, driver: Callable[[str
     with pytest.raises(ContractError, match="--accelerator: got 'gpu', but nvidia-smi finds no"):
         hand_device("gpu")
     assert parse_by_hand(["--model", "m", "--output", "o"]).accelerator == "cpu"
-    assert hand_runtime("cpu").python_runtimes == ("onnxruntime",)
+    assert hand_runtime("cpu", "auto").python_runtimes == ("onnxruntime",)
+    assert hand_runtime("cpu", "torch").python_runtimes == ("onnxruntime", "torch")

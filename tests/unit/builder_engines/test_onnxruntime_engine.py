@@ -66,7 +66,9 @@ def test_on_a_gpu_each_rung_needs_its_provider(context: BuildContext, monkeypatc
 
 def test_a_server_that_cannot_run_it_is_told_of(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     has(monkeypatch, CUDA)
-    reasons = told(replace(context, runtime=RuntimeRequest(python_runtimes=("torch",))), "fp32")
+    without = RuntimeRequest(python_runtimes=("torch",))
+    assert "has no ONNX Runtime: install it" in told(replace(context, runtime=without), "fp32")["fp32"]
+    reasons = told(replace(context, runtime=replace(without, server_image="triton:1")), "fp32")
     assert "spec.serving.image" in reasons["fp32"]
     assert told(replace(context, runtime=NATIVE), "fp32") == {"fp32": ""}
     # Its own backend has no way to be told what these rungs need.

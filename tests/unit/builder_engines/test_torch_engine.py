@@ -223,8 +223,10 @@ def rungs(context: BuildContext, **changes: Any) -> list[tuple[str, str]]:
 
 def test_rungs_say_what_is_missing(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rungs(context) == [("fp32", "")]
-    (_, reason), = rungs(context, runtime=RuntimeRequest())
+    (_, reason), = rungs(context, runtime=RuntimeRequest(server_image="triton:1"))
     assert "spec.serving.image" in reason
+    (_, reason), = rungs(context, runtime=RuntimeRequest())
+    assert "write --backend torch" in reason
     (_, reason), = rungs(context, source=None)
     assert "torch.export" in reason
     assert [name for name, _ in rungs(context, device=DeviceRequest(accelerator="gpu"))] == [

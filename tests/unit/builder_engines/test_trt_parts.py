@@ -76,7 +76,7 @@ def test_building_without_a_gpu_is_the_candidates_failure(context: BuildContext,
 
 
 @pytest.mark.parametrize(("runtime", "servable"), [
-    (RuntimeRequest(), False), (RuntimeRequest(backends=("python", "tensorrt")), True),
+    (RuntimeRequest(server_image="triton:1"), False), (RuntimeRequest(backends=("python", "tensorrt")), True),
     (RuntimeRequest(python_runtimes=("onnxruntime", "tensorrt")), True),
 ])
 def test_a_server_image_without_tensorrt_is_named(runtime: RuntimeRequest, servable: bool,

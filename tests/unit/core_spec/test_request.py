@@ -21,6 +21,8 @@ from enginewright.core.request import (
     store_folder,
 )
 from enginewright.core.spec import Spec, parse_spec
+from enginewright.core.spec.crd import crd
+from enginewright_builder.by_hand_words import OPTIONS
 from enginewright_builder.contract import (
     BucketRequest,
     BuildRequest,
@@ -337,3 +339,10 @@ def test_a_bad_interface_is_refused_by_name(text: str, message: str) -> None:
     with pytest.raises(ContractError) as raised:
         read_interface(text)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("path", OPTIONS)
+def test_each_field_that_goes_by_an_option_by_hand_is_one(path: str) -> None:
+    place = crd(old_names=False)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    for name in path.split("."):
+        place = place.get("items", place)["properties"][name]
