@@ -215,11 +215,13 @@ class Walk:
 
     def _says_the_same_again(self, plan: Plan) -> None:
         """Were nothing of the plan carried out, the next pass would have nothing new to say."""
-        cluster, written = self.cluster, self.cluster.status
-        cluster.status = json.loads(json.dumps(plan.status))
+        cluster, written, said = self.cluster, self.cluster.status, json.loads(json.dumps(plan.status))
+        if said == written:  # of the same the same follows
+            return
+        cluster.status = said
         again = cluster.plan()
         cluster.status = written
-        assert json.loads(json.dumps(again.status)) == json.loads(json.dumps(plan.status))
+        assert json.loads(json.dumps(again.status)) == said
 
     def comes_right(self) -> None:
         """Everything is mended, and what waits then is promoted."""
