@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from enginewright_builder.by_hand import build_by_hand, parse_by_hand
-from enginewright_builder.contract import EXIT_OK, BuildRequest, Outcome, dumps
+from enginewright_builder.contract import EXIT_OK, BuildRequest, ContractError, Outcome, dumps
 from enginewright_builder.doctor import doctor
 from enginewright_builder.engine_store import bucket_gc, captures, folder_gc
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
@@ -249,9 +249,18 @@ def _captures_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="enginewright-build captures",
                                      description="Remove captured requests that have expired, or all of them.")
     parser.add_argument("--store", required=True, type=Path, metavar="DIR", help="folder of the engine store")
-    parser.add_argument("--of", required=True, nargs="+", metavar="NAMESPACE/MODEL", help="whose captures")
+    parser.add_argument("--of", required=True, nargs="+", type=_namespaced, metavar="NAMESPACE/MODEL",
+                        help="whose captures")
     parser.add_argument("--all", action="store_true", help="also those that have not expired")
     return parser
+
+
+def _namespaced(text: str) -> str:
+    try:
+        captures.captures_of(Path(), text)
+    except ContractError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _seconds(text: str) -> float:

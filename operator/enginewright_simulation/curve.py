@@ -50,9 +50,8 @@ class Service:
 def of_points(points: Mapping[int, float], max_batch: int, where: str) -> tuple[float, ...]:
     """Seconds by batch from 0 to ``max_batch``, in between by straight lines. ``points`` maps measured batches to
     seconds. Raises :class:`InputError` naming ``where``."""
-    if not points:
-        raise InputError(f"{where}: has no batch; give at least batch 1")
-    _check(points, where)
+    check_points(points, where)
+    _check_rising(points, where)
     if max_batch > max(points):
         raise InputError(f"{where}: misses batch {max_batch}, the largest measured is {max(points)}; measure it, or "
                          f"write --max-batch {max(points)}")
@@ -73,15 +72,20 @@ def levelled(points: Mapping[int, float]) -> dict[int, float]:
     return dict(zip(sorted(points), floor, strict=True))
 
 
-def _check(points: Mapping[int, float], where: str) -> None:
+def check_points(points: Mapping[int, float], where: str) -> None:
+    """Raises :class:`InputError` naming ``where``, where batch 1 is missing, or a batch is none or takes no time."""
+    if not points:
+        raise InputError(f"{where}: has no batch; give at least batch 1")
     for batch, seconds in points.items():
         if not (batch >= 1 and 0 < seconds < math.inf):
             raise InputError(f"{where}: batch {batch} takes {seconds * 1e3:g} ms; batches are 1 or more and take more "
                              "than 0 ms")
     if 1 not in points:
         raise InputError(f"{where}: misses batch 1, the smallest is {min(points)}; measure one request alone")
-    known = sorted(points)
-    for small, large in itertools.pairwise(known):
+
+
+def _check_rising(points: Mapping[int, float], where: str) -> None:
+    for small, large in itertools.pairwise(sorted(points)):
         if points[large] < points[small] * (1 - NOISE):
             raise InputError(
                 f"{where}: is not monotone: batch {large} takes {points[large] * 1e3:g} ms, less than the "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from enginewright_simulation.curve import Service, levelled, of_points
+from enginewright_simulation.curve import Service, check_points, levelled, of_points
 from enginewright_simulation.errors import InputError
 
 WHAT = "give the build-report.json of an engine that was measured"
@@ -96,7 +96,7 @@ def _points(sweep: Mapping[str, Any], path: Path, curve: str) -> tuple[dict[int,
             taken[batch] = one["compute_ms"] / 1e3
     if taken.keys() != seen.keys() or 1 not in taken:
         return seen, 0.0, 0.0
-    of_points(seen, 1, curve)
+    check_points(seen, curve)
     taken, alone = levelled(taken), _part(sweep, "alone")
     woken, transport = (_span(alone.get(name), f"{path}: sweep.alone.{name}") / 1e3 if alone else 0.0
                         for name in ("compute_ms", "transport_ms"))

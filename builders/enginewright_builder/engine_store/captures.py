@@ -71,7 +71,7 @@ def captures_of(store_path: Path, of: str) -> Path:
     """The folder of the captures of ``of``, ``NAMESPACE/MODEL``. Raises :class:`ContractError` for what is none."""
     parts = of.split("/")
     if len(parts) != 2 or not all(_PART.fullmatch(part) for part in parts):
-        raise ContractError(f"captures: got {of!r}, expected NAMESPACE/MODEL")
+        raise ContractError(f"captures: got {of!r}, expected NAMESPACE/MODEL, such as team-a/minilm")
     return store_path.joinpath(CAPTURES_FOLDER, *parts)
 
 

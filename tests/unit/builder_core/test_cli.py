@@ -16,6 +16,7 @@ import pytest
 from enginewright_builder.accuracy.rules import METRICS
 from enginewright_builder.by_hand import hand_device, hand_request, hand_runtime, link_model, parse_by_hand
 from enginewright_builder.by_hand_words import OPTIONS, in_options
+from enginewright_builder.cli import main
 from enginewright_builder.contract import (
     EXIT_OK,
     EXIT_USER,
@@ -182,6 +183,13 @@ def test_by_hand_says_what_is_wrong_as_json_where_nobody_watches(tmp_path: Path)
     assert ran.returncode == EXIT_USER
     assert outcome.error is not None
     assert outcome.error.reason == "SourceNotFound"
+
+
+def test_captures_of_a_name_that_is_none_are_told_in_words_of_the_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["captures", "--store", "store", "--of", "Team/Model"])
+    said = capsys.readouterr().err
+    assert "argument --of: captures: got 'Team/Model', expected NAMESPACE/MODEL, such as team-a/minilm" in said
 
 
 @pytest.mark.parametrize("words", [["--output", "x"], ["--model", "x"], ["build"], ["--model", "x", "--what"]])

@@ -275,7 +275,10 @@ def test_an_instance_is_taken_for_as_long_as_triton_says_and_a_client_sees_more(
     curve[1]["compute_ms"] = 4.0  # a disturbance of the batch before it
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
     assert found.seconds[1:] == pytest.approx((0.005, 0.005))
-    curve[1]["compute_ms"] = 6.0
+    curve[1]["p50_ms"] = 3.0  # and one of its clients: what they saw of larger batches counts for nothing
+    found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
+    assert found.seconds[1:] == pytest.approx((0.005, 0.005))
+    curve[1] |= {"p50_ms": 7.0, "compute_ms": 6.0}
     del sweep["alone"]
     found = read_report(written(json.dumps(report(sweep=sweep)), "build-report.json"), 2).service
     assert (found.wake, found.transport) == pytest.approx((0.0, 0.001))
