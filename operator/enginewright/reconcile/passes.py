@@ -55,8 +55,9 @@ from enginewright.reconcile.targets import needed_claims, target_of
 from enginewright.tracing import Attribute, Span, note, span
 
 DEADLINE: Final = 120.0
-# Seconds for which memory is trusted, after a look at the apiserver, while a model is on its way. Where many are, it is
-# trusted longer: so many of them a second are looked at for that. The comparison heals memory at any rate.
+# Seconds for which memory is trusted while a model is on its way, after a look at the apiserver or a settled state:
+# fifty models that scale at one moment are not to be looked at afresh then. Where many are on their way, it is trusted
+# longer: so many of them a second are looked at for that. The comparison heals memory at any rate.
 TRUST: Final = 20.0
 DOUBTED: Final = 0.5
 # Looks at memory that the apiserver did not confirm, after which it is looked at itself.
@@ -144,11 +145,11 @@ class Reconciler:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        # Keys whose last pass has not ended well, those of models on their way, and when the apiserver was last looked
-        # at for each.
+        # Keys whose last pass has not ended well, those of models on their way, and since when memory of each is
+        # trusted: a look at the apiserver, or a pass that began with a settled model.
         self._distrusted: set[Key] = set()
         self._on_their_way: set[Key] = set()
-        self._fresh_at: dict[Key, float] = {}
+        self._trusted_since: dict[Key, float] = {}
         self._owed: dict[Key, Owed] = {}
         self._untold: dict[Key, Untold] = {}
 
@@ -199,13 +200,15 @@ class Reconciler:
         """The object as it is remembered; None where the apiserver has to be asked."""
         if key in self._distrusted:
             return None
-        view = await self._parts.world.find(key.namespace, key.name, fresh=False)
-        if view is None or not on_its_way(view):
-            return view
-        if not view.status.get("conditions"):  # nothing has been done for it yet that could be missed
-            self._fresh_at.setdefault(key, time.monotonic())
+        view, now = await self._parts.world.find(key.namespace, key.name, fresh=False), time.monotonic()
+        if view is None:
+            return None
+        if not on_its_way(view):
+            self._trusted_since[key] = now
+        elif not view.status.get("conditions"):  # nothing has been done for it yet that could be missed
+            self._trusted_since.setdefault(key, now)
         trust = max(TRUST, len(self._on_their_way) / DOUBTED)
-        return view if time.monotonic() - self._fresh_at.get(key, -math.inf) <= trust else None
+        return view if now - self._trusted_since.get(key, -math.inf) <= trust else None
 
     async def _look_and_act(
         self, key: Key, view: ObjectView, log: FilteringBoundLogger, *, fresh: bool,
@@ -304,7 +307,7 @@ class Reconciler:
             plan = replace(plan, status=plain(plan.status))
             note(Attribute.ACTIONS, len(plan.actions))
         if fresh:
-            self._fresh_at[key] = time.monotonic()
+            self._trusted_since[key] = time.monotonic()
         parts.looked("fresh" if fresh else "memory")
         return Look(view=view, observed=observed, plan=plan, trail=trail, untold=self._made_sure_of(key, view))
 
@@ -433,7 +436,7 @@ class Reconciler:
         """Children go by their owner references; what is left is ours in memory."""
         self._distrusted.discard(key)
         self._on_their_way.discard(key)
-        self._fresh_at.pop(key, None)
+        self._trusted_since.pop(key, None)
         self._owed.pop(key, None)
         self._untold.pop(key, None)
         await self._parts.signals.forget(key)

@@ -213,6 +213,17 @@ def test_while_a_model_is_on_its_way_memory_is_trusted_for_a_while_after_a_fresh
     assert here.passes() == ["remembered object", "object", "children"]
 
 
+def test_of_a_settled_model_that_is_on_its_way_again_memory_is_trusted_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise fifty models that scale at one moment would all be looked at afresh then."""
+    here = bench(plan())
+    here.passes()
+    here.remembered, here.there = view("1", ready=False), view("2", ready=False)
+    assert here.passes() == ["remembered object", "remembered children"]
+    monkeypatch.setattr("enginewright.reconcile.passes.TRUST", 0.0)
+    monkeypatch.setattr("enginewright.reconcile.passes.DOUBTED", math.inf)
+    assert here.passes() == ["remembered object", "object", "children"]
+
+
 def test_nothing_can_have_been_missed_of_a_new_object() -> None:
     here = bench(plan())
     here.remembered = replace(view("1"), status={"observedGeneration": 0, "rollout": ROLLOUT})
