@@ -272,18 +272,21 @@ class Signals:
         window = watched.window.view()
         decision = decide_replicas(window, target.current, target.limits, now, target.capacity)
         watched.window.recommend(now, decision.recommendation)
+        # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
+        alone = target.capacity is None and not target.prometheus
+        again = alone and awaits_another(window, target.current, target.limits, now)
         if decision.replicas != target.current:
             self._wake(key)
             watched.message = decision.message
+        elif again:
+            # A pass that only told of this look would stand before the one that scales after the next.
+            return self._period * AGAIN
         elif decision.reason != watched.reason or self._outdated(watched, decision, window, now):
             self._tell(key)
             watched.told, watched.message = now, decision.message
         watched.reason = decision.reason
         fewest = 0 < target.limits.min_replicas == target.current == decision.replicas
         watched.judged, watched.rests = now, decision if fewest and watched.window.still else None
-        # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
-        alone = target.capacity is None and not target.prometheus
-        again = alone and awaits_another(window, target.current, target.limits, now)
         return self._period * AGAIN if again else self.period
 
     def _outdated(self, watched: _Watched, decision: ScaleDecision, window: SignalWindow, now: float) -> bool:

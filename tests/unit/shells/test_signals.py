@@ -346,6 +346,17 @@ async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_i
     assert len(heard.scrapes) == 3
 
 
+async def test_a_queue_that_was_seen_once_is_not_told_of_before_it_is_looked_at_again(
+    signals: Signals, fleet: Fleet, heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass that scales would come after the one that tells."""
+    monkeypatch.setattr("enginewright.observe.signals.AGAIN", 1.0)
+    signals.watch(KEY, replace(target("127.0.0.1"), shown=Shown(queue_depth=0)))
+    fleet.queued = {"127.0.0.1": 40}
+    await until(lambda: heard.woken)
+    assert heard.told == []
+
+
 async def test_with_more_replicas_than_can_be_read_it_is_looked_at_again_as_soon(
     signals: Signals, fleet: Fleet, heard: Heard
 ) -> None:
