@@ -52,25 +52,26 @@ class Loop:
         """Forever, until cancelled; the passes that run are cancelled with it."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
-                group.create_task(self._work(self._queue.get), name=f"worker {number}")
+                group.create_task(self._work(self._queue.get, hurried=False), name=f"worker {number}")
             for number in range(RISING * self._workers):
-                group.create_task(self._work(self._queue.get_rising), name=f"worker {number} of queues that rise")
+                group.create_task(self._work(self._queue.get_rising, hurried=True),
+                                  name=f"worker {number} of queues that rise")
 
-    async def _work(self, get: Callable[[], Awaitable[Key]]) -> None:
+    async def _work(self, get: Callable[[], Awaitable[Key]], *, hurried: bool) -> None:
         while True:
             key = await get()
             self._in_flight[key] = time.monotonic()
             try:
-                await self.step(key)
+                await self.step(key, hurried=hurried)
             finally:
                 self._metrics.pass_seconds.observe(time.monotonic() - self._in_flight.pop(key))
                 self._queue.done(key)
 
-    async def step(self, key: Key) -> None:
-        """One pass, and what its end means for the queue. Raises nothing but cancellation: one object's trouble
-        must not stop the others."""
+    async def step(self, key: Key, *, hurried: bool = False) -> None:
+        """One pass, ``hurried`` where the queue of its object rises, and what its end means for the work queue. Raises
+        nothing but cancellation: one object's trouble must not stop the others."""
         try:
-            requeue_after = await self._reconciler.reconcile(key)
+            requeue_after = await self._reconciler.reconcile(key, hurried=hurried)
         except (ClientError, TimeoutError) as error:
             self._again(key, family_of(error), error)
         except Exception as error:

@@ -7,7 +7,9 @@ again, at the apiserver, and acts on what it decides then. So memory that is lat
 It is not trusted for long while a model is on its way, and not at all after a pass that failed.
 
 A pass that finds a number of replicas and nothing else to change writes that first, as requests wait for it. Where the
-queues of other objects rise as well, it leaves it to the next pass over its object to say so.
+queues of other objects rise as well, it leaves it to the next pass over its object to say so. That pass waits until no
+queue rises any more, a few seconds at most, and so does any other that would only say how things stand: the apiserver
+has the numbers of all first.
 
 Likewise where many objects are new at one moment: the Deployments of all are made before status says so of any, and
 one write of status says what several would have said.
@@ -62,8 +64,10 @@ TRUST: Final = 20.0
 DOUBTED: Final = 0.5
 # Looks at memory that the apiserver did not confirm, after which it is looked at itself.
 TRIES: Final = 3
-# Seconds for which status of a new object may wait, while other new objects wait for their first look.
+# Seconds for which status of a new object may wait, while other new objects wait for their first look, and that of any
+# object, while the queues of others rise; and after which it is seen whether these still do.
 LATEST: Final = 5.0
+PAUSE: Final = 0.5
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
 
@@ -151,19 +155,21 @@ class Reconciler:
         self._on_their_way: set[Key] = set()
         self._trusted_since: dict[Key, float] = {}
         self._owed: dict[Key, Owed] = {}
+        # Since when there is something to say of objects, on the monotonic clock, that waits as other queues rise.
+        self._held: dict[Key, float] = {}
         self._untold: dict[Key, Untold] = {}
 
-    async def reconcile(self, key: Key) -> float | None:
-        """Returns seconds after which to look again, None to wait for events. Raises
-        :class:`~enginewright.clients.errors.ClientError`, :class:`TimeoutError` after ``DEADLINE`` seconds, and
-        whatever a defect raises."""
+    async def reconcile(self, key: Key, *, hurried: bool = False) -> float | None:
+        """``hurried`` says that the queue of this object rises. Returns seconds after which to look again, None to wait
+        for events. Raises :class:`~enginewright.clients.errors.ClientError`, :class:`TimeoutError` after ``DEADLINE``
+        seconds, and whatever a defect raises."""
         number = uuid.uuid4().hex[:12]
         log = structlog.get_logger(__name__).bind(object=str(key), reconcile=number)
         about = {Attribute.NAMESPACE: key.namespace, Attribute.OBJECT: key.name, Attribute.RECONCILE_ID: number}
         with span(Span.RECONCILE, about):
             try:
                 async with asyncio.timeout(DEADLINE):
-                    requeue_after = await self._pass(key, log)
+                    requeue_after = await self._pass(key, log, hurried)
             except Exception as error:
                 note(Attribute.OUTCOME, family_of(error).value)
                 raise
@@ -172,9 +178,11 @@ class Reconciler:
                 note(Attribute.REQUEUE_AFTER, requeue_after)
             return requeue_after
 
-    async def _pass(self, key: Key, log: FilteringBoundLogger) -> float | None:
+    async def _pass(self, key: Key, log: FilteringBoundLogger, hurried: bool) -> float | None:
         parts = self._parts
         began = time.monotonic()
+        if key in self._owed and not hurried and self._lets_others_go_first(key):
+            return PAUSE
         await self._say_owed(key, log)
         view = await self._trusted(key)
         fresh = view is None
@@ -232,17 +240,24 @@ class Reconciler:
             raise acted.failure
         if look.scales and acted.failure is None and self._parts.urgent():
             self._owed[key] = Owed(look, acted)
-            return 0.0
+            return PAUSE
         if look.told_later and acted.failure is None:
             since = self._untold[key].since if key in self._untold else time.monotonic()
             self._untold[key] = Untold(view.uid, view.generation, plan.status, since)
         if (left := self._may_wait(key, look)) and acted.failure is None:
             return min(left, plan.requeue_after or left)
+        if look.idle and _only_figures(view.status, plan.status) and self._lets_others_go_first(key):
+            return PAUSE
         self._untold.pop(key, None)
         await self._report(view, observed, plan, acted, log)
         if acted.failure is not None:
             raise acted.failure
         return plan.requeue_after
+
+    def _lets_others_go_first(self, key: Key) -> bool:
+        """Whether what there is to say of the object still waits, as requests wait for the passes of others."""
+        now = time.monotonic()
+        return self._parts.urgent() and now - self._held.setdefault(key, now) < LATEST
 
     def _may_wait(self, key: Key, look: Look) -> float:
         """Seconds for which status may still wait."""
@@ -383,6 +398,7 @@ class Reconciler:
     async def _report(self, before: ObjectView, observed: Observed, plan: Plan, acted: Acted,
                       log: FilteringBoundLogger) -> None:
         """``before`` is the object as the pass found it."""
+        self._held.pop(Key(before.namespace, before.name), None)
         status, events = acted.status(plan, before.status), plan.events
         if not acted.scaled:
             events = tuple(event for event in events if event.reason != Reason.SCALING)
@@ -438,6 +454,7 @@ class Reconciler:
         self._on_their_way.discard(key)
         self._trusted_since.pop(key, None)
         self._owed.pop(key, None)
+        self._held.pop(key, None)
         self._untold.pop(key, None)
         await self._parts.signals.forget(key)
         self._parts.world.forget(key)
@@ -445,6 +462,12 @@ class Reconciler:
         if key in self._parts.known:
             self._parts.known.forget(key)
             log.info("object is gone")
+
+
+def _only_figures(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether ``status`` differs, and says as before whether the object serves."""
+    ready, readied = (find(one.get("conditions"), Condition.READY).get("status") for one in (before, status))
+    return status != before and ready == readied
 
 
 def _conditions(status: object) -> dict[str, str]:

@@ -49,6 +49,7 @@ class Bench:
     kept: bool = True
     refused: ClientError | None = None
     crowded: list[bool] = field(default_factory=list)
+    urgent: bool = False
     confirms: list[bool] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     done: list[Action] = field(default_factory=list)
@@ -97,7 +98,7 @@ class Bench:
             signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                     recommend=lambda *_: None),
             known=Known(), exposed=Exposed(), config=OperatorConfig(),
-            looked=lambda _: None, decide=lambda *_: self.plans[self.looks_fresh], urgent=lambda: False,
+            looked=lambda _: None, decide=lambda *_: self.plans[self.looks_fresh], urgent=lambda: self.urgent,
             crowded=lambda: bool(self.crowded) and self.crowded[0])
         self.reconciler = Reconciler(cast(Parts, parts))
 
@@ -179,6 +180,33 @@ def test_nothing_that_lasts_is_written_on_what_is_remembered(changed: dict[str, 
 def test_how_things_stand_is_written_on_what_is_remembered() -> None:
     here = bench(plan(summary={"reason": "x"}, readyReplicas=1, autoscaling={"queueDepth": 3}))
     assert here.passes() == ["remembered object", "remembered children"]
+
+
+FIGURES: Final = {"autoscaling": {"queueDepth": 3}}
+
+
+def test_while_the_queues_of_others_rise_how_things_stand_is_said_later() -> None:
+    here = bench(plan(**FIGURES), urgent=True)
+    assert (here.passes(), here.written) == (["remembered object", "remembered children"], [])
+    here.urgent = False
+    here.passes()
+    assert here.written == ["1"]
+
+
+@pytest.mark.parametrize("asked", [plan(DELETES, **FIGURES), plan(pin={"revision": "x"}),
+                                   plan(conditions=list(AWAITED))], ids=["acts", "lasts", "serves no more"])
+def test_but_whatever_is_more_than_that_is_said_at_once(asked: Plan) -> None:
+    here = bench(asked, urgent=True)
+    here.passes()
+    assert here.written
+
+
+def test_how_things_stand_waits_for_some_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = bench(plan(**FIGURES), urgent=True)
+    here.passes()
+    monkeypatch.setattr("enginewright.reconcile.passes.LATEST", 0.0)
+    here.passes()
+    assert here.written == ["1"]
 
 
 @pytest.mark.parametrize("later", [

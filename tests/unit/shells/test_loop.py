@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import cast
 
@@ -12,7 +13,7 @@ from enginewright.observe.keys import Key
 from enginewright.reconcile.loop import Loop
 from enginewright.reconcile.metrics import Metrics
 from enginewright.reconcile.passes import Reconciler
-from enginewright.reconcile.queue import WorkQueue
+from enginewright.reconcile.queue import Lane, WorkQueue
 
 KEY, OTHER = Key("models", "minilm"), Key("models", "other")
 
@@ -22,10 +23,12 @@ class Ends:
 
     def __init__(self) -> None:
         self.error: Exception | None = None
+        self.hurried: asyncio.Queue[tuple[Key, bool]] = asyncio.Queue()
 
-    async def reconcile(self, key: Key) -> float | None:
+    async def reconcile(self, key: Key, *, hurried: bool = False) -> float | None:
         if self.error is not None:
             raise self.error
+        self.hurried.put_nowait((key, hurried))
         return None
 
 
@@ -76,3 +79,15 @@ async def test_what_time_does_not_heal_is_no_delay_of_the_operator(loop: Loop, e
     for ends.error in (TransientError("no answer"), error):
         await loop.step(KEY)
     assert loop.backoff == 0
+
+
+async def test_a_pass_is_hurried_where_the_queue_of_its_object_rises(
+        queue: WorkQueue[Key], loop: Loop, ends: Ends) -> None:
+    queue.add(KEY, Lane.SCALING)
+    queue.add(OTHER)
+    working = asyncio.create_task(loop.run())
+    try:
+        assert {await ends.hurried.get(), await ends.hurried.get()} == {(KEY, True), (OTHER, False)}
+    finally:
+        working.cancel()
+        await asyncio.wait({working})

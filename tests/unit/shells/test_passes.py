@@ -59,12 +59,12 @@ async def nothing(*_: object, **__: object) -> None:
 def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None,
              error: type[ClientError] | None = TransientError,
              later: Callable[[ObjectView], ObjectView | None] = lambda view: view, urgent: Sequence[bool] = (False,),
-             says: Callable[[], None] = lambda: None) -> Pass:
+             says: Callable[[], None] = lambda: None, hurried: bool = False) -> Pass:
     """A pass whose actions fail with ``error`` where ``fails`` says so; None where nothing is to be tried. ``later`` is
     what the object is once its children were read. It makes a pass for each of ``urgent``, which says whether other
-    queues rise then, and calls ``says`` before it writes status."""
+    queues rise then, ``hurried`` where its own does, and calls ``says`` before it writes status."""
     came = Pass([], {}, [])
-    rises = list(urgent)
+    others: list[bool] = []
     observed = False
 
     async def find(_namespace: str, _name: str, *, fresh: bool = True) -> object:
@@ -97,11 +97,12 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
         signals=SimpleNamespace(window=lambda _: None, watch=lambda *_: None, forget=nothing,
                                 recommend=lambda *_: None),
         known=SimpleNamespace(remember=lambda *_: None), exposed=Exposed(), config=OperatorConfig(),
-        looked=lambda _: None, decide=lambda *_: plan or cluster.plan(), urgent=lambda: rises.pop(0))
+        looked=lambda _: None, decide=lambda *_: plan or cluster.plan(), urgent=lambda: others[-1])
     reconciler = Reconciler(cast(Parts, parts))
     with pytest.raises(error) if error is not None else contextlib.nullcontext():
-        for _ in urgent:
-            asyncio.run(reconciler.reconcile(Key("prod", "minilm")))
+        for rises in urgent:
+            others.append(rises)
+            asyncio.run(reconciler.reconcile(Key("prod", "minilm"), hurried=hurried))
     return came
 
 
@@ -209,10 +210,19 @@ def test_a_number_of_replicas_is_written_before_status_says_so() -> None:
 
 def test_where_other_queues_rise_the_next_pass_says_that_replicas_were_scaled() -> None:
     cluster = surge()
-    assert one_pass(cluster, error=None, urgent=[True]).order == ["Scale"]
+    assert one_pass(cluster, error=None, urgent=[True, True]).order == ["Scale"]
     came = one_pass(cluster, error=None, urgent=[True, False])
     assert came.order[:2] == ["Scale", "status"]
     assert came.told.count(Reason.SCALING) >= 1
+
+
+def test_a_scaling_is_said_before_the_same_queue_makes_another() -> None:
+    assert one_pass(surge(), error=None, urgent=[True, True], hurried=True).order == ["Scale", "status", "Scale"]
+
+
+def test_a_scaling_is_said_some_seconds_later_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("enginewright.reconcile.passes.LATEST", 0.0)
+    assert one_pass(surge(), error=None, urgent=[True, True]).order[:2] == ["Scale", "status"]
 
 
 def test_a_scaling_that_was_not_said_is_dropped_where_the_object_has_changed() -> None:
@@ -222,5 +232,5 @@ def test_a_scaling_that_was_not_said_is_dropped_where_the_object_has_changed() -
         raise ConflictError("changed", call="PATCH")
 
     came = one_pass(surge(), error=ConflictError, fails=lambda _: False, urgent=[True, True, False], says=changed)
-    assert came.order == ["Scale", "Scale", "Scale"]
+    assert came.order == ["Scale", "Scale"]
     assert came.told == []
