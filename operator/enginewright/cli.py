@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -90,7 +91,10 @@ def run_operator(options: argparse.Namespace) -> int:
         metrics_port=options.metrics_port, health_port=options.health_port, workers=options.workers,
         resync=options.resync, lease=options.leader_lease,
     )
-
+    # What was imported stays for as long as the process. To look through it at each full collection would stop the
+    # event loop for 70 ms longer.
+    gc.collect()
+    gc.freeze()
     try:
         with tracing.exporting():
             asyncio.run(until_signalled(lambda stop: run(wanted, stop)))

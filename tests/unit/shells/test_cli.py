@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from enginewright import __version__
+from enginewright import __version__, logs, runtime
 from enginewright.cli import main
 
 GOOD = """
@@ -45,6 +46,22 @@ def test_who_stops_reading_gets_no_traceback() -> None:
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=240)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_what_the_operator_imports_is_not_looked_through_by_full_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen = 0
+
+    async def run(*_: object) -> None:
+        nonlocal frozen
+        frozen = gc.get_freeze_count()
+
+    monkeypatch.setattr(runtime, "run", run)
+    monkeypatch.setattr(logs, "set_up", lambda _: None)
+    try:
+        assert main(["run"]) == 0
+    finally:
+        gc.unfreeze()
+    assert frozen > 0.9 * len(gc.get_objects())
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
