@@ -7,8 +7,9 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 import yaml
@@ -16,29 +17,44 @@ import yaml
 from enginewright import __version__, logs, tracing
 from enginewright.clients.errors import ClientError
 from enginewright.command_line import LEVELS, positive, until_signalled
-from enginewright.commands import activate, migrate, plan, simulate, validate
 from enginewright.piped import until_read
-from enginewright.settings import SettingsError, read_settings
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
+COMMANDS: Final = {
+    "validate": "check OptimisedModel manifests without a cluster",
+    "migrate": "give fields the names that they have today",
+    "plan": "show where replicas fit, and which MIG layout would help",
+    "simulate": "replay a trace against the scaler and its peers",
+    "activate": "hold requests for a model that has no replica",
+}
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(words: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """For a command line of these ``words``: a command that is not among them has no arguments, as nothing that only
+    another needs is imported. Without ``words`` all have theirs."""
     top = argparse.ArgumentParser(prog="enginewright", description="Serves only engines that were measured.")
     top.add_argument("--version", action="version", version=__version__)
     verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
     _run_arguments(verbs.add_parser("run", aliases=["operator"], help="run the operator"))
     verbs.add_parser("crd", help="print the CustomResourceDefinition as YAML").set_defaults(act=print_crd)
-    check = verbs.add_parser("validate", help="check OptimisedModel manifests without a cluster")
-    check.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
-    check.set_defaults(act=validate.check_files)
-    migrate.arguments(verbs.add_parser("migrate", help="give fields the names that they have today"))
-    plan.arguments(verbs.add_parser("plan", help="show where replicas fit, and which MIG layout would help"))
-    simulate.arguments(verbs.add_parser("simulate", help="replay a trace against the scaler and its peers"))
-    activate.arguments(verbs.add_parser("activate", help="hold requests for a model that has no replica"))
+    for name, what in COMMANDS.items():
+        command = verbs.add_parser(name, help=what)
+        if words is None or name in words:
+            _module(name).arguments(command)
     verbs.add_parser("version", help="print the version").set_defaults(act=print_version)
     return top
+
+
+def _module(name: str) -> ModuleType:
+    """Of one of :data:`COMMANDS`. An activator starts while a request waits, and imports no other."""
+    if name == "activate":
+        from enginewright.commands import activate
+
+        return activate
+    from enginewright.commands import migrate, plan, simulate, validate
+
+    return {"migrate": migrate, "plan": plan, "simulate": simulate, "validate": validate}[name]
 
 
 def _run_arguments(run: argparse.ArgumentParser) -> None:
@@ -70,7 +86,8 @@ def _lease(text: str) -> tuple[str, str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    options = parser(words).parse_args(words)
     return until_read(lambda: int(options.act(options)))
 
 
@@ -79,6 +96,7 @@ def run_operator(options: argparse.Namespace) -> int:
     # Only this command needs the clients; the others stay quick.
     from enginewright.reconcile.leadership import LeadershipLostError
     from enginewright.runtime import Options, run
+    from enginewright.settings import SettingsError, read_settings
 
     try:
         config = read_settings(options.config)

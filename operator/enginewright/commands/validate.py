@@ -26,6 +26,11 @@ class FileError(Exception):
     """A file cannot be read, or holds nothing of ours; the message names it."""
 
 
+def arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="YAML or JSON; - is standard input")
+    command.set_defaults(act=check_files)
+
+
 def check_files(options: argparse.Namespace) -> int:
     """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read. What is valid
     and seldom meant is a warning, and changes no status."""

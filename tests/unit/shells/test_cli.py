@@ -48,6 +48,19 @@ def test_who_stops_reading_gets_no_traceback() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
+@pytest.mark.parametrize(("command", "others"), [
+    ("activate", ("enginewright.core.spec", "enginewright_simulation", "kopf")),
+    ("version", ("enginewright.core.spec", "enginewright_simulation", "kopf", "grpc")),
+], ids=lambda one: one if isinstance(one, str) else "")
+def test_a_command_imports_nothing_that_only_others_need(command: str, others: tuple[str, ...]) -> None:
+    """In a process of its own: this one has imported everything. An activator starts while a request waits."""
+    program = ("import sys, enginewright.cli\n"
+               f"try: enginewright.cli.main([{command!r}, '--help'])\n"
+               f"except SystemExit: print(*(name for name in {others} if name in sys.modules))")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout.splitlines()[-1] == ""
+
+
 def test_what_the_operator_imports_is_not_looked_through_by_full_collections(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen = 0
 
