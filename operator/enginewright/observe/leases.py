@@ -12,8 +12,7 @@ from enginewright.core import labels
 from enginewright.core.manifests import record_name
 from enginewright.core.observed import LeaseView, ObjectView
 from enginewright.observe.fields import annotations_of, name_of
-from enginewright.observe.reads import Reads
-from enginewright.observe.together import together
+from enginewright.observe.reads import Reads, all_of
 from enginewright.observe.views import job_view, lease_view
 
 
@@ -32,7 +31,7 @@ async def leases_of(reads: Reads, view: ObjectView, store_uri: str, own: Iterabl
     held = {name_of(raw) for raw in here}
     names = {one: record_name(one, store_uri) for one in sorted(building)}
     asked = [one for one in names if names[one] not in held]
-    others = await together(*(reads.find(LEASE, view.namespace, names[one]) for one in asked))
+    others = await all_of(reads, *(reads.find(LEASE, view.namespace, names[one]) for one in asked))
     found |= {one: raw for one, raw in zip(asked, others, strict=True) if raw is not None}
     return {one: await _lease(reads, view.namespace, one, store_uri, raw, now) for one, raw in found.items()}
 

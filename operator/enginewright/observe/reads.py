@@ -3,8 +3,8 @@ whether the apiserver still has just what was remembered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeAlias
 
 import structlog
 
@@ -14,7 +14,7 @@ from enginewright.clients.resources import CLAIM, CONFIG_MAP, DISRUPTION_BUDGET,
 from enginewright.core.observed import Version
 from enginewright.observe.fields import Raw, name_of
 from enginewright.observe.memory import Memory
-from enginewright.observe.together import together
+from enginewright.observe.together import in_turn, together
 from enginewright.observe.views import version_of
 
 # Kinds of which a look that is confirmed may be late: see :mod:`enginewright.reconcile.looks`. The object itself is
@@ -151,3 +151,9 @@ class Remembered:
             return await self._fresh.list_all(resource, namespace, labels=labels)
         self._trail.note(resource, namespace, found)
         return found
+
+
+async def all_of(source: Reads, *reads: Coroutine[Any, Any, Any]) -> list[Any]:
+    """All results of ``reads``, which are from ``source``. From memory they come one after the other: as they need not
+    wait, the first of many passes that begin at one moment asks the apiserver before the last has begun."""
+    return await (in_turn if isinstance(source, Remembered) else together)(*reads)

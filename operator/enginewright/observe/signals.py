@@ -316,7 +316,7 @@ class Signals:
             except ClientError as error:
                 return error
 
-        answers = [await asked(due[0])] if len(due) == 1 else await together(*map(asked, due))
+        answers = await together(*map(asked, due))
         for one, answer in zip(due, answers, strict=True):
             answered = isinstance(answer, ReplicaMetrics)
             window.replicas.note(one, answered, now)

@@ -62,7 +62,7 @@ from enginewright.observe.nodes import NodeReader, wanted
 from enginewright.observe.parsed import Parsed
 from enginewright.observe.pods import pod_view, still_running
 from enginewright.observe.quality import QualityReader
-from enginewright.observe.reads import Confirming, Fresh, Reads, Remembered, Trail
+from enginewright.observe.reads import Confirming, Fresh, Reads, Remembered, Trail, all_of
 from enginewright.observe.records import RecordReader
 from enginewright.observe.reports import JobReports, Logs, Report, outcome_of
 from enginewright.observe.routes import observe_routes
@@ -159,7 +159,8 @@ class World:
 
     async def _found(self, reads: Reads, view: ObjectView, spec: Spec | None) -> _Found:
         mine = f"{labels.MODEL}={view.name}"
-        jobs, pods, deployments, services, slices, budgets, templates, claims, kept, leases = await together(
+        jobs, pods, deployments, services, slices, budgets, templates, claims, kept, leases = await all_of(
+            reads,
             reads.list_all(JOB, view.namespace, labels=mine),
             reads.list_all(POD, view.namespace, labels=mine),
             reads.list_all(DEPLOYMENT, view.namespace, labels=mine),
@@ -326,7 +327,7 @@ async def _gateway(
 
 async def _claims(reads: Reads, view: ObjectView, spec: Spec | None) -> Mapping[str, Object]:
     names = needed_claims(spec) if spec is not None else ()
-    found = await together(*(_get(reads, CLAIM, view.namespace, name) for name in sorted(names)))
+    found = await all_of(reads, *(_get(reads, CLAIM, view.namespace, name) for name in sorted(names)))
     return {name_of(raw): raw for raw in found if raw is not None}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import timedelta
 from typing import Any, cast
 from unittest.mock import Mock
@@ -83,11 +83,14 @@ class Namespace:
                  labels.FINGERPRINT: labels.fingerprint_label(fingerprint)}
         self.keep(JOB, f"{name}-build", marks, {labels.STORE_URI: self.store}, status={"active": 1})
 
-    def observe(self) -> Observed:
+    def looking(self) -> Coroutine[Any, Any, Observed]:
         kube = cast(KubeClient, Kube())
         world = World(kube, lambda: self.cluster.now, lambda: 0.0, config=self.cluster.config, logs=Mock(),
                       records=RecordReader(kube, lambda _: None, self.memory), memory=self.memory)
-        return asyncio.run(world.observe(self.cluster.view(), None, Trail()))
+        return world.observe(self.cluster.view(), None, Trail())
+
+    def observe(self) -> Observed:
+        return asyncio.run(self.looking())
 
 
 def costs(here: Namespace, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -117,6 +120,14 @@ def test_the_cost_of_a_pass_does_not_grow_with_the_number_of_other_objects(monke
         here.model(f"other-{number}")
         here.builds(f"other-{number}", f"{number:064x}")
     assert costs(here, monkeypatch) == alone
+
+
+def test_a_look_at_memory_is_over_before_another_pass_begins() -> None:
+    """Of fifty passes that begin at one moment, the first asks the apiserver while the others still look."""
+    here = Namespace()
+    here.builds("other", here.fingerprint)
+    with pytest.raises(StopIteration):
+        here.looking().send(None)
 
 
 def test_who_builds_the_same_engine_is_seen_by_the_name_of_the_claim() -> None:
