@@ -72,8 +72,9 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K, lane: Lane = Lane.NEWS) -> None:
         """Work on ``key`` as soon as a worker is free; once more when it is in work now."""
-        if lane is Lane.SCALING and key in self._working:
-            # The pass answers that queue. Where it does not, the next reading says so again.
+        if lane is Lane.SCALING and key in self._hurried:
+            # The pass answers that queue. Where it does not, the next reading says so again. One that began for another
+            # reason may have looked before the queue rose.
             lane = Lane.NEWS
         lanes = self._dirty.setdefault(key, set())
         if lane not in lanes:

@@ -104,6 +104,17 @@ async def test_a_queue_that_rises_while_its_pass_runs_does_not_stand_before_thos
     assert (queue.waiting(Lane.SCALING), len(queue)) == (0, 1)
 
 
+async def test_a_queue_that_rises_while_a_pass_runs_for_another_reason_is_not_behind_what_is_new(
+    queue: WorkQueue[str]
+) -> None:
+    """That pass may have looked before, and what is new may be a thousand rollouts."""
+    queue.add("a")
+    await queue.get()
+    queue.add("a", Lane.SCALING)
+    queue.done("a")
+    assert await queue.get_rising() == "a"
+
+
 async def test_a_worker_of_queues_that_rise_wakes_up_on_the_next_of_these(queue: WorkQueue[str]) -> None:
     waiting = asyncio.create_task(queue.get_rising())
     await asyncio.sleep(0)
