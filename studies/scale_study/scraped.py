@@ -7,6 +7,7 @@ import functools
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ import aiohttp
 
 from attack.eyes import Scales, watching_scales
 from enginewright.clients.kube import KubeClient
-from scale_study.meters import Meters
+from scale_study.meters import Meters, Reading
 from scale_study.pages import pages
 from scale_study.settled import at_once
 from support.apiserver import Models
@@ -47,29 +48,32 @@ async def scraped(kubeconfig: Path, kube: KubeClient, objects: Sequence[tuple[st
         before, read = await meters.read(), await _figure(meters.port, READ)
         await asyncio.sleep(SECONDS)
         used, read = (await meters.read()).since(before), await _figure(meters.port, READ) - read
-        waits = await _breaches([name for _, name in objects], addresses, wait, scales)
+        waits, answered = await _breaches([name for _, name in objects], addresses, wait, scales, meters)
     return {"replicas": len(objects), "period_s": round(len(objects) * SECONDS / read, 2),
-            "cpu_share": round(used.cpu["operator"] / SECONDS, 3), "writes": used.writes, **figures(waits)}
+            "cpu_share": round(used.cpu["operator"] / SECONDS, 3), "writes": used.writes, **figures(waits),
+            **costs(answered, len(waits))}
 
 
-
-async def _breaches(names: Sequence[str], addresses: Mapping[str, str], wait: Any, scales: Scales) -> list[float]:
-    """Seconds from each breach to the write of a second replica, infinite where none came."""
-    chance, waits = random.Random(7), list[float]()  # noqa: S311
+async def _breaches(names: Sequence[str], addresses: Mapping[str, str], wait: Any, scales: Scales, meters: Meters
+                    ) -> tuple[list[float], list[Reading]]:
+    """Seconds from each breach to the write of a second replica, infinite where none came; and what was used of each
+    moment until the last of these writes."""
+    chance, waits, used = random.Random(7), list[float](), list[Reading]()  # noqa: S311
     left = list(names)
     chance.shuffle(left)
     for _ in range(min(TIMES, math.ceil(len(left) / AT_ONCE))):
         chosen, left = left[:AT_ONCE], left[AT_ONCE:]
         places = {name: address for name in chosen for pod, address in addresses.items()
                   if pod.startswith(f"{name}-") and pod.count("-") == name.count("-") + 3}
-        began = time.monotonic()
+        before, began = await meters.read(), time.monotonic()
         wait(dict.fromkeys(places.values(), 2 * TARGET))
         while time.monotonic() < began + PATIENCE and any((name, 2) not in scales.first for name in chosen):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
+        used.append((await meters.read()).since(before))
         waits += [scales.first.get((name, 2), math.inf) - began for name in chosen]
         wait(dict.fromkeys(places.values(), 0))
         await asyncio.sleep(SETTLE)
-    return waits
+    return waits, used
 
 
 def figures(waits: Sequence[float]) -> dict[str, Any]:
@@ -77,6 +81,15 @@ def figures(waits: Sequence[float]) -> dict[str, Any]:
     at = {f"{name}_s": round(told[min(len(told) - 1, int(share * len(told)))], 2) if told else None
           for name, share in (("p50", 0.5), ("p99", 0.99))}
     return {"breaches": len(waits), "at_once": AT_ONCE, "without_answer": len(waits) - len(told), **at}
+
+
+def costs(used: Sequence[Reading], breaches: int) -> dict[str, Any]:
+    """For each of ``breaches``: milliseconds of CPU by program, and calls to the apiserver by verb and kind."""
+    programs = sorted(used[0].cpu) if used else []
+    calls = sum((one.calls for one in used), Counter[tuple[str, str]]())
+    return {"cpu_ms_a_breach": {name: round(1000 * sum(one.cpu[name] for one in used) / breaches, 1)
+                                for name in programs},
+            "calls_a_breach": {" ".join(call): round(count / breaches, 2) for call, count in calls.most_common()}}
 
 
 async def _figure(port: int, series: str) -> float:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from enginewright.clients.triton import parse_metrics
+from scale_study.meters import Reading
 from scale_study.page import page as rendered
 from scale_study.pages import answers, page
-from scale_study.scraped import figures
+from scale_study.scraped import costs, figures
 
 
 def test_the_pages_are_read_as_tritons_are() -> None:
@@ -27,6 +29,13 @@ def test_answers_that_did_not_come_are_told_apart() -> None:
     assert figures([0.5, 1.5, math.inf]) == {"breaches": 3, "at_once": 50, "without_answer": 1, "p50_s": 1.5,
                                              "p99_s": 1.5}
     assert figures([math.inf])["p99_s"] is None
+
+
+def test_what_answers_cost_is_told_for_each_breach() -> None:
+    used = [Reading({"operator": 0.5, "etcd": seconds}, Counter({("scale", "deployments"): 50}), Counter())
+            for seconds in (0.25, 0.75)]
+    assert costs(used, 100) == {"cpu_ms_a_breach": {"etcd": 10.0, "operator": 10.0},
+                                "calls_a_breach": {"scale deployments": 1.0}}
 
 
 SIZE = {
