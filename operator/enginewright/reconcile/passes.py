@@ -64,9 +64,11 @@ TRUST: Final = 20.0
 DOUBTED: Final = 0.5
 # Looks at memory that the apiserver did not confirm, after which it is looked at itself.
 TRIES: Final = 3
-# Seconds for which status of a new object may wait, while other new objects wait for their first look, and that of any
-# object, while the queues of others rise; and after which it is seen whether these still do.
+# Seconds for which status of a new object may wait, while other new objects wait for their first look.
 LATEST: Final = 5.0
+# Seconds for which status of any object may wait, while the queues of others rise: figures are no newer without that.
+# And after which it is seen whether these still rise.
+HELD: Final = 10.0
 PAUSE: Final = 0.5
 Decide = Callable[[ObjectView, Observed, OperatorConfig], Plan]
 
@@ -257,7 +259,7 @@ class Reconciler:
     def _lets_others_go_first(self, key: Key) -> bool:
         """Whether what there is to say of the object still waits, as requests wait for the passes of others."""
         now = time.monotonic()
-        return self._parts.urgent() and now - self._held.setdefault(key, now) < LATEST
+        return self._parts.urgent() and now - self._held.setdefault(key, now) < HELD
 
     def _may_wait(self, key: Key, look: Look) -> float:
         """Seconds for which status may still wait."""

@@ -204,7 +204,7 @@ def test_but_whatever_is_more_than_that_is_said_at_once(asked: Plan) -> None:
 def test_how_things_stand_waits_for_some_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     here = bench(plan(**FIGURES), urgent=True)
     here.passes()
-    monkeypatch.setattr("enginewright.reconcile.passes.LATEST", 0.0)
+    monkeypatch.setattr("enginewright.reconcile.passes.HELD", 0.0)
     here.passes()
     assert here.written == ["1"]
 

@@ -221,7 +221,7 @@ def test_a_scaling_is_said_before_the_same_queue_makes_another() -> None:
 
 
 def test_a_scaling_is_said_some_seconds_later_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("enginewright.reconcile.passes.LATEST", 0.0)
+    monkeypatch.setattr("enginewright.reconcile.passes.HELD", 0.0)
     assert one_pass(surge(), error=None, urgent=[True, True]).order[:2] == ["Scale", "status"]
 
 
