@@ -92,6 +92,10 @@ verify: venv ## Generated files are what their sources give
 gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into docs/benchmarks/gate.json (COUNT=1000 each)
 	PYTHONPATH=studies:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
+.PHONY: model-count
+model-count: venv ## Small models that nothing was written for, from their framework to an answer of Triton or a refusal, into docs/benchmarks/model-count.json (an hour; ARGS="--models PointNet,graph --at-once 2")
+	PYTHONPATH=studies:builders ENGINEWRIGHT_TENSORFLOW="$$(hack/dev/tensorflow.sh)" $(VENV)/bin/python -m model_count $(ARGS)
+
 .PHONY: language-gate-study
 language-gate-study: $(if $(filter gpu,$(ACCELERATOR)),,venv) ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120; ACCELERATOR=gpu where carry-llm.sh's parts lie; ARGS="--after FILE" adds to an earlier run's)
 	PYTHONPATH=studies:hack:builders:tests/support:$$PYTHONPATH $(if $(filter gpu,$(ACCELERATOR)),python3,$(VENV)/bin/python) -m language_gate --count $(or $(COUNT),200) --minutes $(or $(MINUTES),120) $(ARGS) \

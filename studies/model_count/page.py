@@ -1,0 +1,62 @@
+"""The count as a page: by source, by task, and each model that is not served with the word for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+Row = dict[str, Any]
+_HEAD = """# Models that nothing was written for
+
+Written by `make model-count`; each model's outcome is in `model-count.json`.
+
+Each model has random weights and a small configuration, and no architecture in the list stood anywhere in this
+repository when the list was written. A model is made and asked by its own framework, with two samples where it takes
+more than one. Then the builder's command runs as a user runs it, on the CPU, without data, with a budget of 60 s, or
+240 s where a crowded machine needs more:
+
+`enginewright-build --model SOURCE --accelerator cpu --budget-seconds 60 --max-batch-size 8`
+
+**Served** is what the build published: it compared the engine with the source, and Triton's answers with the engine's.
+Where the documents or the source's kind ask for it, `--interface` states the inputs (`stated` in the file).
+"""
+
+
+def page(result: dict[str, Any]) -> str:
+    parts = [_HEAD, f"On {result['hardware']['cpu']}, {result['hardware']['cores']} cores, with "
+                    + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".\n"]
+    counts = {label: result[label] for label in ("before", "after") if result.get(label)}
+    parts += ["## Counts\n", _table(counts, "source"), "## By task\n", _table(counts, "task")]
+    for label, rows in counts.items():
+        left = [row for row in rows if row["outcome"] != "served"]
+        parts.append(f"## Not served, {_WORDS[label]}\n\n| model | outcome | message |\n|---|---|---|\n" + "".join(
+            f"| {row['name']} | {row['outcome']}{_reason(row)} | {_cell(row.get('message', ''))} |\n" for row in left))
+    return "\n".join(parts)
+
+
+_WORDS = {"before": "before the builder was mended for any of them", "after": "now"}
+
+
+def _table(counts: dict[str, Sequence[Row]], column: str) -> str:
+    """Served, refused and failed of all, by ``column``."""
+    names = sorted({row[column] for rows in counts.values() for row in rows})
+    lines = ["| |" + "".join(f" {_WORDS[label]} |" for label in counts), "|---|" + "---|" * len(counts)]
+    for name in (*names, "all"):
+        told = (_told([row for row in rows if name in (row[column], "all")]) for rows in counts.values())
+        lines.append(f"| {name} |" + "".join(f" {one} |" for one in told))
+    return "\n".join(lines) + "\n"
+
+
+def _told(rows: Sequence[Row]) -> str:
+    found = Counter(row["outcome"] for row in rows)
+    others = (f", {found[name]} {name}" for name in sorted(found) if name != "served")
+    return f"{found['served']} of {len(rows)} served" + "".join(others)
+
+
+def _reason(row: Row) -> str:
+    return f": `{row['reason']}`" if row.get("reason") else ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")[:300]
