@@ -120,7 +120,7 @@ def outcome(code: int, printed: str, errors: str) -> dict[str, Any]:
 def ran(words: Sequence[str], seconds: float) -> tuple[int, str, str]:
     """Exit status, what it printed, and its errors. What it started ends with it, also where its time is over."""
     process = subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                               text=True, start_new_session=True)
+                               text=True, process_group=0)
     try:
         printed, errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:

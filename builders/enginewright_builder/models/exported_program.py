@@ -18,7 +18,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import UserError, brief, known_or, last_line
 from enginewright_builder.models.base import SourceModel
 from enginewright_builder.models.onnx import OnnxModel
-from enginewright_builder.models.onnx_translations import TRANSLATIONS
+from enginewright_builder.models.onnx_translations import translations
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
 from enginewright_builder.models.torch_arguments import Called, by_position
 from enginewright_builder.models.torch_base import NoBatchError, TorchModel, observed_outputs, quiet, with_free_sizes
@@ -84,7 +84,7 @@ def _whole(path: Path, program: torch.export.ExportedProgram, inputs: tuple[Tens
         # The program itself, which has its own free sizes.
         return torch.onnx.export(program, (), str(graph), input_names=into, output_names=out, opset_version=OPSET,
                                  dynamo=True, external_data=False, optimize=True, report=False, verify=False,
-                                 custom_translation_table=TRANSLATIONS)
+                                 custom_translation_table=translations())
 
     module = _called(program, inputs, {})
 

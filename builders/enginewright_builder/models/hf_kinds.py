@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from enginewright_builder.shapes import BATCH, TEXT_INPUTS
 
 _FIELD = "spec.source.uri"
 TEXT, IMAGE, WAVE, SPECTRUM, SERIES = "input_ids", "pixel_values", "input_values", "input_features", "past_values"
+VIDEO = "pixel_values_videos"
 # Heads of models with a decoder that answer in one call; all other such models generate.
 _ONE_CALL = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "EncoderModel",
              "ForAudioClassification", "ForCTC")
@@ -28,8 +30,8 @@ _OF_TRAINING = re.compile(
 # How detectors call what scores the places that they pick queries from.
 _PICKING = ("enc_score_head", "enc_out_class_embed")
 _CHANNELS, _IMAGE_SIZE = 3, 224
-# Of sounds: batch, time.
-_OF_SOUND = 2
+# Of sounds: batch, time. Of texts: batch, tokens; a text of several choices has one size more.
+_OF_SOUND = _OF_TEXT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +76,9 @@ def _main(model: Any, stated: Sequence[TensorSpec]) -> Served:
     part, takes = _part(called, model), called.main_input_name
     if takes == TEXT:
         return Served(model=called, part=part, takes_text=True)
-    if not (known := _others(takes, model)):
+    # Some models call by one name whatever they are given, and take images by their usual name, too.
+    known = _others(takes, model) or (_others(IMAGE, model) if IMAGE in parameters(called) else ())
+    if not known:
         if stated:
             return Served(model=called)
         raise unsupported(f"{type(model).__name__} takes {takes!r}, whose sizes do not follow from its config.json",
@@ -92,7 +96,7 @@ def _covers(served: Served, stated: Sequence[TensorSpec]) -> bool:
     if marks := mask_beside(served.others):
         own[marks.name] = marks
     return all(len(spec.shape) in (0, len(own[spec.name].shape)) if spec.name in own else
-               served.takes_text and spec.name in TEXT_INPUTS for spec in stated)
+               served.takes_text and spec.name in TEXT_INPUTS and len(spec.shape) in (0, _OF_TEXT) for spec in stated)
 
 
 def _beside(model: Any, main: Served) -> Iterator[Served]:
@@ -167,6 +171,8 @@ def _others(takes: str, model: Any) -> tuple[TensorSpec, ...]:
     config = model.config
     if takes == IMAGE:
         return (_image(config),)
+    if takes == VIDEO and (frames := _frames(config)):
+        return (_video(VIDEO, frames, _image(config)),)
     if takes in (WAVE, SPECTRUM) and (shape := _sound(takes, config, _least_frames(model))):
         return (_fractions(takes, *shape),)
     if takes == SERIES and hasattr(config, "lags_sequence"):
@@ -201,14 +207,23 @@ def _images(config: Any) -> Iterator[TensorSpec]:
     parts = [getattr(config, name, None) for name in _SEEING]
     found = dict.fromkeys(_image(one) for one in (config, *parts) if one is config or hasattr(one, "image_size"))
     yield from found
-    frames = getattr(config, "num_frames", None)
-    if isinstance(frames, int):
+    if frames := _frames(config):
         for one in found:
-            yield TensorSpec(name=IMAGE, dtype="float32", shape=(BATCH, frames, *one.shape[1:]))
+            yield _video(IMAGE, frames, one)
+
+
+def _frames(config: Any) -> int:
+    """0 where the configuration has no number of frames."""
+    found = getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", None)
+    return found if isinstance(found, int) else 0
+
+
+def _video(name: str, frames: int, image: TensorSpec) -> TensorSpec:
+    return dataclasses.replace(image, name=name, shape=(BATCH, frames, *image.shape[1:]))
 
 
 def _image(config: Any) -> TensorSpec:
-    size = getattr(config, "image_size", None) or _IMAGE_SIZE
+    size = getattr(config, "image_size", None) or getattr(config, "crop_size", None) or _IMAGE_SIZE
     height, width = (size, size) if isinstance(size, int) else size
     channels = getattr(config, "num_channels", None) or _CHANNELS
     return TensorSpec(name=IMAGE, dtype="float32", shape=(BATCH, channels, height, width))

@@ -25,6 +25,20 @@ def _subtracted_from(value: Any, other: Any, alpha: Any = 1) -> Any:
     return _onnx.Sub(_onnx.CastLike(other, value), times)
 
 
-# For ``custom_translation_table`` of ``torch.onnx.export``.
-TRANSLATIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from}
+def _by_groups(rows: Any, weights: Any, ends: Any) -> Any:
+    """Rows of each expert times its weights: the rows are sorted by expert, and ``ends`` says where those of each
+    end."""
+    parts, start = [], _onnx.Constant(value_ints=[0])
+    for expert in range(weights.shape[0]):
+        end = _onnx.Cast(_onnx.Slice(ends, [expert], [expert + 1], [0]), to=TensorProto.INT64)
+        parts.append(_onnx.MatMul(_onnx.Slice(rows, start, end, [0]), _onnx.Gather(weights, expert)))
+        start = end
+    return _onnx.Concat(*parts, axis=0)
+
+
+def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """For ``custom_translation_table`` of ``torch.onnx.export``. Transformers brings an operator of its own, once it is
+    imported."""
+    own = {torch.ops.transformers.grouped_mm_fallback.default: _by_groups} if hasattr(
+        torch.ops.transformers, "grouped_mm_fallback") else {}
+    return {torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from, **own}

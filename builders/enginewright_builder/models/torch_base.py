@@ -19,7 +19,7 @@ from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import Tokenize, TorchProgram
 from enginewright_builder.models.bfloat_weights import align_weights
-from enginewright_builder.models.onnx_translations import TRANSLATIONS
+from enginewright_builder.models.onnx_translations import translations
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, half_filled, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
 from enginewright_builder.onnx_names import finish_names, placeholder_names
@@ -111,7 +111,7 @@ def write_onnx(program: TorchProgram, interface: Interface, path: Path, opset: i
             program.module, program.args, str(path), dynamic_shapes=program.dynamic_shapes,
             input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
             opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False,
-            custom_translation_table=TRANSLATIONS)
+            custom_translation_table=translations())
     finish_names(path, interface)
 
 

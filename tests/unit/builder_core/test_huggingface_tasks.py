@@ -141,6 +141,21 @@ TASKS: dict[str, Task] = {
         {"past_values": (10,), "past_time_features": (10, 3), "past_observed_mask": (10,),
          "static_categorical_features": (1,), "static_real_features": (2,)},
         {"encoder_last_hidden_state": (8, 16), "loc": (1,), "scale": (1,), "static_features": (6,)}),
+    "images by a name of the model's own, and by their usual one": (
+        "PerceiverForImageClassificationLearned",
+        lambda: transformers.PerceiverConfig(num_latents=4, d_latents=16, num_blocks=1, num_self_attends_per_block=1,
+                                             num_self_attention_heads=2, num_cross_attention_heads=1, image_size=16),
+        {"pixel_values": (3, 16, 16)}, {"logits": (2,)}),
+    "videos by a name and a number of frames of their own": (
+        "VJEPA2ForVideoClassification",
+        lambda: transformers.VJEPA2Config(
+            **SMALL, crop_size=32, frames_per_clip=4, patch_size=16, mlp_ratio=2.0, num_pooler_layers=1,
+            pred_hidden_size=32, pred_num_attention_heads=2, pred_num_hidden_layers=1),
+        {"pixel_values_videos": (4, 3, 32, 32)}, {"logits": (2,)}),
+    "classes by a few of many experts": (
+        "MixtralForSequenceClassification",
+        lambda: transformers.MixtralConfig(**TEXT, num_key_value_heads=1, num_local_experts=8, pad_token_id=0),
+        {"input_ids": ("1..20",), "attention_mask": ("1..20",)}, {"logits": (2,)}),
     "a class at the token that ends a text": (
         "BartForSequenceClassification", bart, {"input_ids": ("1..64",), "attention_mask": ("1..64",)},
         {"logits": (3,), "encoder_last_hidden_state": ("encoder_last_hidden_state_1", 32)}),
@@ -176,6 +191,9 @@ STATED: dict[str, tuple[str, Any, tuple[TensorSpec, ...], dict[str, tuple[int | 
     "the whole of a text generator": (
         "BartForConditionalGeneration", bart, sent(input_ids=("1..40",), decoder_input_ids=("1..20",)),
         {"logits": ("logits_1", 60)}),
+    "texts of several choices": (
+        "ElectraForMultipleChoice", lambda: transformers.ElectraConfig(**TEXT, embedding_size=16),
+        sent(input_ids=(4, 9)), {"logits": (4,)}),
     "series of numbers with features of time": (
         "TimeSeriesTransformerForPrediction", series,
         sent(past_values=(10,), past_time_features=(10, 2), past_observed_mask=(10,), future_values=(4,),
