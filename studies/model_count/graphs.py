@@ -131,10 +131,10 @@ def scanned(folder: Path) -> Path:
                              [helper.make_tensor_value_info(name, F32, ["b", 4]) for name in "hx"],
                              [helper.make_tensor_value_info(name, F32, ["b", 4]) for name in "no"],
                              [numpy_helper.from_array(np.array(0.9, np.float32), "decay")])
-    nodes = [node("ReduceSum", "x axis", "first", keepdims=0), node("Mul", "first nought", "zero"),
+    nodes = [node("ReduceSum", "x axis", "first", keepdims=0), node("Mul", "first nil", "zero"),
              node("Scan", "zero x", "last y", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1])]
     return saved(graph(nodes, {"x": (F32, ["b", 12, 4])}, {"y": (F32, ["b", 12, 4])},
-                       {"axis": np.array([1]), "nought": np.float32(0)}, 17), folder, x=some(2, 12, 4))
+                       {"axis": np.array([1]), "nil": np.float32(0)}, 17), folder, x=some(2, 12, 4))
 
 
 def branched(folder: Path) -> Path:

@@ -145,14 +145,16 @@ MODELS = (
                 {"crop_size": 64, "frames_per_clip": 4, "num_pooler_layers": 1, "pred_hidden_size": 32,
                  "pred_num_attention_heads": 4, "pred_num_hidden_layers": 2, "mlp_ratio": 2.0}, {},
                 {"pixel_values_videos": "float32 2,4,3,64,64"}),
-    _image("SuperGlueForKeypointMatching", "keypoint matching", "float32 2,2,3,64,64", keypoint_detector_config={
+    HuggingFace("SuperGlueForKeypointMatching", "keypoint matching", {"keypoint_detector_config": {
         "model_type": "superpoint", "encoder_hidden_sizes": [16, 16, 16, 16], "decoder_hidden_size": 32,
         "keypoint_decoder_dim": 65, "descriptor_decoder_dim": 32, "max_keypoints": 32},
-        hidden_size=32, keypoint_encoder_sizes=[16, 32], gnn_layers_types=["self", "cross"], sinkhorn_iterations=5),
-    _image("PPOCRV5MobileRecForTextRecognition", "text recognition", "float32 2,3,48,320", backbone_config={
+        "hidden_size": 32, "keypoint_encoder_sizes": [16, 32], "gnn_layers_types": ["self", "cross"],
+        "sinkhorn_iterations": 5}, {"pixel_values": "float32 batch,2,3,64,64"}),
+    HuggingFace("PPOCRV5MobileRecForTextRecognition", "text recognition", {"backbone_config": {
         "model_type": "pp_lcnet_v3", "block_configs": [
             [[3, 16, 16, 1, False]], [[3, 16, 16, [2, 1], False]], [[3, 16, 32, [1, 2], False]],
-            [[3, 32, 32, [2, 1], False]], [[5, 32, 32, [2, 1], True]]]}, head_out_channels=99),
+            [[3, 32, 32, [2, 1], False]], [[5, 32, 32, [2, 1], True]]]},
+        "head_out_channels": 99}, {"pixel_values": "float32 batch,3,48,320"}),
     _image("SLANetForTableRecognition", "table recognition", "float32 2,3,64,64"),
     _sound("UniSpeechSatForXVector", "speaker verification", tdnn_dim=[16, 16, 16, 16, 32], xvector_output_dim=32),
     _sound("Wav2Vec2ConformerForCTC", "speech recognition", conv_depthwise_kernel_size=5),
@@ -183,9 +185,6 @@ MODELS = (
                 {"states": "float32 batch,8,17", "actions": "float32 batch,8,4", "rewards": "float32 batch,8,1",
                  "returns_to_go": "float32 batch,8,1", "timesteps": "int64 batch,8",
                  "attention_mask": "int64 batch,8"}),
-    HuggingFace("UnivNetModel", "vocoder", {"model_hidden_channels": 8, "kernel_predictor_hidden_channels": 8,
-                "model_in_channels": 8},
-                {"input_features": "float32 batch,16,100", "noise_sequence": "float32 batch,16,8"}),
     HuggingFace("Sam2Model", "mask generation", {
         "vision_config": {"backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]], "fpn_hidden_size": 32,
                           "backbone_channel_list": [128, 64, 32, 16], "backbone_config": {

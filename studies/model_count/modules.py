@@ -14,16 +14,6 @@ Make = Callable[[Path], Path]
 Tensors = tuple[torch.Tensor, ...]
 
 
-class PointNet(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.points = nn.Sequential(nn.Conv1d(3, 16, 1), nn.BatchNorm1d(16), nn.ReLU(), nn.Conv1d(16, 32, 1))
-        self.head = nn.Linear(32, 5)
-
-    def forward(self, cloud: torch.Tensor) -> Any:
-        return torch.log_softmax(self.head(self.points(cloud.transpose(1, 2)).amax(-1)), -1)
-
-
 class GraphConvolution(nn.Module):
     def __init__(self) -> None:
         super().__init__()

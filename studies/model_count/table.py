@@ -1,4 +1,4 @@
-"""The models of the count: none of their architectures stood anywhere in this repository when the list was written."""
+"""The models of the count: no architecture of the list stood anywhere in this repository when the list was written."""
 
 from __future__ import annotations
 
@@ -62,8 +62,6 @@ _sound, _image, _steps = torch.rand(2, 1600), torch.rand(2, 3, 32, 32), torch.ra
 
 MODELS: tuple[Model, ...] = (
     *map(_hugging_face, hugging_face.MODELS),
-    Model("PointNet", "point cloud classification", "exported program",
-          program(modules.PointNet(), torch.rand(2, 50, 3))),
     Model("GraphConvolution", "node classification", "exported program",
           program(modules.GraphConvolution(), torch.rand(2, 9, 8), torch.rand(2, 9, 9))),
     Model("DeepFM", "recommendation", "exported program", program(modules.DeepFM(), torch.randint(0, 200, (2, 5)))),

@@ -22,6 +22,8 @@ _ONE_CALL = ("ForSequenceClassification", "ForTokenClassification", "ForQuestion
              "ForAudioClassification", "ForCTC")
 # What Whisper's own processor cuts sound into.
 _SECONDS, _RATE = 30, 16_000
+# Spectra a second of sound.
+_SPECTRA = 100
 # Parts of configurations that speak of images.
 _SEEING = ("vision_config", "image_config", "backbone_config", "encoder")
 # Arguments of ``forward`` that no request has.
@@ -236,6 +238,11 @@ def _sound(takes: str, config: Any, frames: int) -> tuple[int | str, ...]:
     if takes == SPECTRUM and hasattr(config, "input_feat_per_channel"):
         # Speech2Text: each convolution halves the frames.
         return f"{2 ** config.num_conv_layers}..{config.max_source_positions}", config.input_feat_per_channel
+    encoder = getattr(config, "encoder_config", config)
+    if takes == SPECTRUM and hasattr(encoder, "subsampling_factor") and hasattr(encoder, "num_mel_bins"):
+        return f"{encoder.subsampling_factor}..{_SECONDS * _SPECTRA}", encoder.num_mel_bins
+    if takes == SPECTRUM and hasattr(config, "feature_projection_input_dim"):
+        return f"1..{_SECONDS * _SPECTRA}", config.feature_projection_input_dim
     if takes == WAVE and hasattr(config, "conv_kernel"):
         return (f"{_least_samples(config, frames)}..{_SECONDS * _RATE}",)
     if takes == WAVE and hasattr(config, "max_length") and hasattr(config, "num_mel_bins"):

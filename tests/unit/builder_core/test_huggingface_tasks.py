@@ -152,6 +152,15 @@ TASKS: dict[str, Task] = {
             **SMALL, crop_size=32, frames_per_clip=4, patch_size=16, mlp_ratio=2.0, num_pooler_layers=1,
             pred_hidden_size=32, pred_num_attention_heads=2, pred_num_hidden_layers=1),
         {"pixel_values_videos": (4, 3, 32, 32)}, {"logits": (2,)}),
+    "classes of spectra of any length": (
+        "Wav2Vec2BertForSequenceClassification",
+        lambda: transformers.Wav2Vec2BertConfig(**SMALL, feature_projection_input_dim=16, conv_depthwise_kernel_size=3),
+        {"input_features": ("1..3000", 16)}, {"logits": (2,)}),
+    "letters of spectra that an encoder thins out": (
+        "ParakeetForCTC",
+        lambda: transformers.ParakeetCTCConfig(vocab_size=30, encoder_config={
+            **SMALL, "num_mel_bins": 16, "subsampling_conv_channels": 8, "conv_kernel_size": 3}),
+        {"input_features": ("8..3000", 16)}, {"logits": ("logits_1", 30)}),
     "classes by a few of many experts": (
         "MixtralForSequenceClassification",
         lambda: transformers.MixtralConfig(**TEXT, num_key_value_heads=1, num_local_experts=8, pad_token_id=0),

@@ -31,11 +31,12 @@ def test_page_counts_by_source_and_task_and_lists_what_is_not_served():
     rows = [{"name": "One", "task": "depth", "source": "ONNX", "outcome": "served"},
             {"name": "Two", "task": "depth", "source": "Keras", "outcome": "refused", "reason": "ExportFailed",
              "message": "a | b <c>"}]
-    text = page({"hardware": {"cpu": "CPU", "cores": 2}, "versions": {"torch": "1"}, "before": rows, "after": rows[:1]})
+    text = page({"hardware": {"cpu": "CPU", "cores": 2}, "versions": {"torch": "1"}, "before": rows,
+                 "after": [{**rows[1], "outcome": "served"}]})
     assert "| ONNX | 1 of 1 served | 1 of 1 served |" in text
-    assert "| depth | 1 of 2 served, 1 refused | 1 of 1 served |" in text
-    assert "| all | 1 of 2 served, 1 refused | 1 of 1 served |" in text
-    assert "| Two | refused: `ExportFailed` | a \\| b &lt;c> |" in text
+    assert "| depth | 1 of 2 served, 1 refused | 2 of 2 served |" in text
+    assert "| all | 1 of 2 served, 1 refused | 2 of 2 served |" in text
+    assert text.count("| Two | refused: `ExportFailed` | a \\| b &lt;c> |") == 1
 
 
 @pytest.mark.torch
