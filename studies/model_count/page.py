@@ -28,6 +28,7 @@ def page(result: dict[str, Any]) -> str:
     parts = [_HEAD, f"On {result['hardware']['cpu']}, {result['hardware']['cores']} cores, with "
                     + ", ".join(f"{name} {version}" for name, version in result["versions"].items()) + ".\n"]
     counts = _counts(result)
+    parts += [result["note"] + "\n"] if "note" in result else []
     parts += ["## Counts\n", _table(counts, "source"), "## By task\n", _table(counts, "task")]
     for label, rows in counts.items():
         left = [row for row in rows if row["outcome"] != "served"]
