@@ -39,6 +39,8 @@ def _by_groups(rows: Any, weights: Any, ends: Any) -> Any:
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """For ``custom_translation_table`` of ``torch.onnx.export``. Transformers brings an operator of its own, once it is
     imported."""
-    own = {torch.ops.transformers.grouped_mm_fallback.default: _by_groups} if hasattr(
-        torch.ops.transformers, "grouped_mm_fallback") else {}
-    return {torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from, **own}
+    found: dict[Callable[..., Any], Callable[..., Any]] = {
+        torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from}
+    if hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+        found[torch.ops.transformers.grouped_mm_fallback.default] = _by_groups
+    return found

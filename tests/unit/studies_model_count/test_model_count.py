@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,13 @@ _SERVED = {"event": "outcome", "ok": True, "serving": {"max_batch_size": 8},
      {"outcome": "InternalError", "reason": "InternalError", "message": "m", "remedy": "r"}),
     ([{"event": "progress"}], {"outcome": "no outcome", "message": "exit status 1: killed"}),
 ])
-def test_a_build_that_ends_is_served_refused_or_named_by_its_reason(lines, expected):
+def test_a_build_that_ends_is_served_refused_or_named_by_its_reason(
+        lines: list[dict[str, Any]], expected: dict[str, Any]) -> None:
     printed = "a line of another program\n" + "\n".join(json.dumps(line) for line in lines)
     assert outcome(1, printed, "killed") == expected
 
 
-def test_page_counts_by_source_and_task_and_lists_what_is_not_served():
+def test_page_counts_by_source_and_task_and_lists_what_is_not_served() -> None:
     rows = [{"name": "One", "task": "depth", "source": "ONNX", "outcome": "served"},
             {"name": "Two", "task": "depth", "source": "Keras", "outcome": "refused", "reason": "ExportFailed",
              "message": "a | b <c>"}]
@@ -40,7 +42,7 @@ def test_page_counts_by_source_and_task_and_lists_what_is_not_served():
 
 
 @pytest.mark.torch
-def test_table_has_enough_models_tasks_and_sources():
+def test_table_has_enough_models_tasks_and_sources() -> None:
     from model_count.table import MODELS
 
     assert len({one.name for one in MODELS}) == len(MODELS) >= 60
