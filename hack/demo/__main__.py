@@ -6,7 +6,10 @@ import argparse
 import contextlib
 import json
 import os
+import re
+import statistics
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -208,15 +211,22 @@ def disturbed() -> Iterator[None]:
     except StepError as failure:
         if not is_busy():
             raise
-        raise StepError(f"{failure}\n  This machine is busy (load {os.getloadavg()[0]:.0f} on "
-                        f"{len(os.sched_getaffinity(0))} cores), and a build measures: repeat it when other work has "
-                        "ended.") from failure
+        raise StepError(f"{failure}\n  This machine is busy (on {len(os.sched_getaffinity(0))} cores), and a build "
+                        "measures: repeat it when other work has ended.") from failure
 
 
 def is_busy() -> bool:
     """Whether more wants to run than this machine has cores for: a build's time would be over before its first
-    candidate."""
-    return os.getloadavg()[0] > len(os.sched_getaffinity(0))
+    candidate. Looks for a second, as the load average remembers a demo that ended a minute ago."""
+    return statistics.fmean(want_to_run()) > len(os.sched_getaffinity(0))
+
+
+def want_to_run(looks: int = 10) -> Iterator[int]:
+    """How many other threads of this machine run or wait for a core, a tenth of a second apart."""
+    for _ in range(looks):
+        time.sleep(0.1)
+        found = re.search(r"^procs_running (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+        yield int(found[1]) - 1 if found else 0
 
 
 def built(kube: Kube, summary: Timed, namespace: str, name: str, *, build_seconds: float, rollout_seconds: float,

@@ -39,8 +39,8 @@ def test_volumes_are_filled_while_the_operator_starts(monkeypatch: pytest.Monkey
     assert filled == ["image"]
 
 
-@pytest.mark.parametrize(("asked", "load", "given"), [(None, 0.5, 50), (None, 20.0, 150), (60, 20.0, 60)])
-def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float, given: int, tmp_path: Path,
+@pytest.mark.parametrize(("asked", "load", "given"), [(None, [0, 1], 50), (None, [20, 19], 150), (60, [20], 60)])
+def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: list[int], given: int, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     """Busy with other work: by the time of the build the demo has loaded it, too."""
     class AppliedError(Exception):
@@ -51,13 +51,13 @@ def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float
         raise AppliedError(stdin)
 
     def start(*_: Any) -> tuple[Kube, dict[str, str]]:
-        monkeypatch.setattr("os.getloadavg", lambda: (20.0, 20.0, 20.0))
+        monkeypatch.setattr(demo, "want_to_run", lambda: [20])
         return KUBE, {}
 
     monkeypatch.setattr(demo, "start", start)
     monkeypatch.setattr(demo, "OUTPUT", tmp_path)
     monkeypatch.setattr(demo, "reference_embeddings", lambda _: None)
-    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(demo, "want_to_run", lambda: load)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(Kube, "__call__", kubectl)
     with pytest.raises(AppliedError) as applied:
@@ -67,10 +67,17 @@ def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: float
     assert json.loads(str(applied.value)) == wanted
 
 
-@pytest.mark.parametrize(("load", "words"), [(0.5, "^it lost$"), (20.0, r"^it lost\n  This machine is busy \(load 20")])
-def test_a_build_that_fails_beside_other_work_says_so(load: float, words: str,
+@pytest.mark.parametrize(("load", "words"), [
+    ([1, 3], "^it lost$"), ([1, 4], r"^it lost\n  This machine is busy \(on 2 cores\)")])
+def test_a_build_that_fails_beside_other_work_says_so(load: list[int], words: str,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.setattr(demo, "want_to_run", lambda: load)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     with pytest.raises(StepError, match=words), demo.disturbed():
         raise StepError("it lost")
+
+
+def test_it_counts_the_other_threads_that_run_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all(one >= 0 for one in demo.want_to_run(looks=2)), "the kernel tells it"
+    monkeypatch.setattr(Path, "read_text", lambda _: "processes 900\nprocs_running 5\nprocs_blocked 3\n")
+    assert list(demo.want_to_run(looks=2)) == [4, 4]
