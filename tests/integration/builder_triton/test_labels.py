@@ -86,7 +86,7 @@ def test_without_labels_and_groups_int8_passes(folder: Path, tmp_path: Path) -> 
     assert not outcome.ok, "the file has arrays that are no inputs"
     assert outcome.error is not None
     assert outcome.error.message == "sample 0 has country, label, x; the model takes x"
-    assert "spec.accuracy.groupBy" in outcome.error.remedy
+    assert "--group-by" in outcome.error.remedy
     with np.load(folder / "labelled.npz") as data:
         np.savez(tmp_path / "inputs.npz", x=data["x"])
     outcome, _ = build(folder, tmp_path, "--precision", "int8", "--evaluation", str(tmp_path / "inputs.npz"))
@@ -188,6 +188,6 @@ def test_int8_that_is_as_good_on_labels_and_in_all_groups_passes(tickets: Path, 
 def test_labels_of_another_length_are_told_before_anything_is_built(folder: Path, tmp_path: Path) -> None:
     outcome, notes = build(folder, tmp_path, *LABELS, "--evaluation", str(folder / "short.npz"))
     assert outcome.error is not None
-    assert (outcome.error.reason, outcome.error.field) == ("EvaluationDataInvalid", "spec.accuracy.evaluation.uri")
+    assert (outcome.error.reason, outcome.error.field) == ("EvaluationDataInvalid", "--evaluation")
     assert "label: (1482,)" in outcome.error.message
     assert len(notes) == 1
