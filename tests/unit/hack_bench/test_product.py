@@ -25,20 +25,25 @@ def test_what_the_real_command_published_is_raced_and_served(tmp_path: Path, mon
     from enginewright_builder.models import SourceModel
     from enginewright_builder.models.torch_base import TorchModel
 
-    class Slower(torch.nn.Sequential):
+    class Slower(torch.nn.Module):
         """By sums that nothing needs: ONNX graphs are without them, and so faster, however busy the machine."""
+
+        def __init__(self, inner: torch.nn.Module) -> None:
+            super().__init__()
+            self.inner = inner
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             for _ in range(500):
                 x.sum(1, keepdim=True)
-            output: torch.Tensor = super().forward(x)
+            output: torch.Tensor = self.inner(x)
             return output
 
     def load(_: Path, device: str) -> SourceModel:
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 64)),),
                               outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 8)),))
         layers = [layer for _ in range(20) for layer in (torch.nn.Linear(64, 64), torch.nn.Tanh())]
-        return TorchModel(Slower(*layers, torch.nn.Linear(64, 8)).eval(), interface, name="small", device=device)
+        inner = torch.nn.Sequential(*layers, torch.nn.Linear(64, 8))
+        return TorchModel(Slower(inner).eval(), interface, name="small", device=device)
 
     # The real command, but for how long it measures: its budget is more than any machine needs.
     monkeypatch.setattr(product, "PROGRAM", "support.measuring")
