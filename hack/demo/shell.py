@@ -96,8 +96,8 @@ class Kube:
 
     def remove_namespace(self, name: str) -> None:
         """Pods first, and without their drain: a namespace that finds some looks again after half of their grace
-        period. Their owners leave them behind: what collects garbage would end them with their drain, and a kubelet
-        that waits for a drain does not hear of a shorter one."""
+        period. Their owners are deleted first and leave them behind: garbage collection would end them with their
+        drain, and a kubelet that waits for a drain ignores a shorter one."""
         if not self("get", "namespace", name, "--ignore-not-found", "-o", "name"):
             return
         # First who would make pods again; the CRD may be gone already.

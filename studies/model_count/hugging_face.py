@@ -1,7 +1,7 @@
 """Models of transformers with random weights, each of a small configuration.
 
 ``MODELS``: the class, its task, its configuration where :data:`_SMALL` does not say enough, the interface that a user
-has to state, and the inputs that the class itself is asked with where these are more than the interface tells."""
+has to state, and the inputs that the study gives the class itself where it needs more than the interface tells."""
 
 from __future__ import annotations
 

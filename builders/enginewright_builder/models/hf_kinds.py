@@ -78,7 +78,7 @@ def _main(model: Any, stated: Sequence[TensorSpec]) -> Served:
     part, takes = _part(called, model), called.main_input_name
     if takes == TEXT:
         return Served(model=called, part=part, takes_text=True)
-    # Some models call by one name whatever they are given, and take images by their usual name, too.
+    # Some models, as Perceiver, name their main input alike for texts, images and sounds, and take pixel_values too.
     known = _others(takes, model) or (_others(IMAGE, model) if IMAGE in parameters(called) else ())
     if not known:
         if stated:

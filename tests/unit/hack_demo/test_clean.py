@@ -39,8 +39,8 @@ def test_somebody_elses_cluster_stays_and_the_demo_goes(calls: list[tuple[Any, .
     demo.clean()
     assert (CLUSTER, "down") not in calls
     said = [" ".join(str(word) for word in call) for call in calls]
-    # Who would make pods again goes before them and leaves them behind, so that nobody else ends them with their drain;
-    # and they go before their namespace, which is slow to look again.
+    # The demo deletes the owners first, which would make pods again, and orphans the pods: garbage collection would end
+    # them with their drain. It deletes pods before their namespace, which is slow to look again.
     left = "--all -n enginewright-demo --cascade=orphan"
     wanted = [f"delete om {left}", f"delete deployment,replicaset,job {left}", "delete pod --all",
               "delete namespace enginewright-demo", "uninstall enginewright", "delete crd optimisedmodels"]
