@@ -133,6 +133,42 @@ def _teach() -> None:
         ctx.make_node(last, inputs, outputs=[name], **told)
 
     tf_op.register_handler(write, 9, list(_WRITTEN), "", {})
+    # In the place of tf2onnx's own, which know fewer shapes and readers.
+    tf_op.register_handler(lambda ctx, node, **kwargs: None, 13, ["RFFT"], "", {})
+    tf_op.register_handler(_write_part, 13, ["ComplexAbs", "Real", "Imag"], "", {})
+
+
+def _write_part(ctx: Any, node: Any, **kwargs: Any) -> None:
+    """The magnitude, real or imaginary part of a real Fourier transform of a constant length, by products with cosines
+    and sines: ONNX has no complex numbers. Others stay as they are, and are refused by name."""
+    import numpy as np
+    from tf2onnx import utils
+    from tf2onnx.onnx_opset.signal import ComplexAbsOp
+
+    transform = node.inputs[0]
+    if transform.type != "RFFT":
+        if node.type == "ComplexAbs":
+            ComplexAbsOp.version_13(ctx, node, **kwargs)
+        return
+    signal, length, shape = transform.input[0], transform.inputs[1], ctx.get_shape(transform.input[0])
+    if not length.is_const() or not shape or shape[-1] < 1:
+        return
+    points = int(length.get_tensor_value(as_list=False)[0])
+    rows = np.arange(shape[-1])[:, None]
+    waves = np.where(rows < points, np.exp(-2j * np.pi / points * rows * np.arange(points // 2 + 1)), 0)
+    name, number = node.output[0], utils.map_onnx_to_numpy_type(ctx.get_dtype(signal))
+    told = {"shapes": [ctx.get_shape(name)], "dtypes": [ctx.get_dtype(name)]}
+    ctx.remove_node(node.name)
+
+    def part(values: Any, **last: Any) -> str:
+        wave = ctx.make_const(utils.make_name("waves"), values.astype(number)).output[0]
+        return str(ctx.make_node("MatMul", [signal, wave], **told, **last).output[0])
+
+    if node.type != "ComplexAbs":
+        part(waves.real if node.type == "Real" else waves.imag, outputs=[name])
+        return
+    squares = [ctx.make_node("Mul", [one, one], **told).output[0] for one in map(part, (waves.real, waves.imag))]
+    ctx.make_node("Sqrt", [ctx.make_node("Add", squares, **told).output[0]], outputs=[name], **told)
 
 
 def _keep_constants(graph: Any, function: Any) -> None:

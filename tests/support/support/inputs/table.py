@@ -202,6 +202,8 @@ ENTRIES = (
           source=SAVED),
     Entry(name="rows of a table: Keras's `Normalization`, `gelu`", make=made(tensors.tabular), served=BATCHES,
           source=SAVED),
+    Entry(name="sounds to spectra: `tf.signal.stft`", make=made(tensors.sounds), served=BATCHES, source=SAVED,
+          how="As products with cosines and sines, where the transform's length is a constant."),
     Entry(name="a batch that is fixed", make=made(tensors.frozen), served=BATCHES, source=SAVED,
           how="The batch is freed; answers alone and beside others must agree with TensorFlow's."),
     Entry(name="state in and out, and a scalar", make=made(tensors.with_state), served=CALLS, source=SAVED,

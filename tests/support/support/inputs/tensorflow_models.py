@@ -93,6 +93,18 @@ def tabular(folder: Path) -> None:
     keras.Model(x, layers.Dense(1, activation="sigmoid")(grown)).export(folder / "model")
 
 
+def sounds(folder: Path) -> None:
+    """A spectrum of frames that are shorter than the transform, and one of which real and imaginary parts are read."""
+    import tensorflow as tf
+
+    def heard(sound: Any) -> dict[str, Any]:
+        short, long = tf.signal.stft(sound, 160, 80), tf.signal.stft(sound, 160, 80, 128)
+        parts = tf.concat([tf.math.real(long), tf.math.imag(long)], -1)
+        return {"loud": tf.math.log1p(tf.abs(short)), "parts": tf.reduce_mean(parts, 1)}
+
+    _save(folder, {}, heard, sound=tf.TensorSpec([None, 800], tf.float32))
+
+
 def without_signature(folder: Path) -> None:
     import tensorflow as tf
 
@@ -206,8 +218,8 @@ def _save(folder: Path, kept: dict[str, Any], function: Callable[..., Any], **sp
 
 
 MODELS: dict[str, Callable[[Path], None]] = {make.__name__: make for make in (
-    perceptron, images, recurrent, frozen, with_state, with_gain, attention, tabular, without_signature, reading, words,
-    random, unknown, keras_layers, keras_lambda, keras_own_class, keras_pickle, keras_h5)}
+    perceptron, images, recurrent, frozen, with_state, with_gain, attention, tabular, sounds, without_signature,
+    reading, words, random, unknown, keras_layers, keras_lambda, keras_own_class, keras_pickle, keras_h5)}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
