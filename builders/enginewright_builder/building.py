@@ -24,16 +24,16 @@ from enginewright_builder.engines.base import Artifact, BuildContext, Engine, Ex
 from enginewright_builder.engines.buckets import batch_buckets
 from enginewright_builder.engines.composite import CompositeRunner
 from enginewright_builder.engines.own_steps import own_stepped
-from enginewright_builder.engines.registry import all_engines, engines_for
+from enginewright_builder.engines.registry import WITHOUT_GRAPH, all_engines, engines_for
 from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
-from enginewright_builder.errors import brief
+from enginewright_builder.errors import UserError, brief
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
 from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions, settle
 from enginewright_builder.evidence.profiled import profile_served, served
-from enginewright_builder.export import export_model
+from enginewright_builder.export import export_model, trace_model
 from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, Plain
 from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.look import Look
@@ -43,7 +43,7 @@ from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, given, in_tokens
-from enginewright_builder.narrowing import Opened, as_free_as_possible
+from enginewright_builder.narrowing import NO_GRAPH, Opened, as_free_as_possible, has_program, package_lacks
 from enginewright_builder.onnx_sparse import sparse_share
 from enginewright_builder.onnx_weights import Weights, weights_of
 from enginewright_builder.own_steps import of_source
@@ -109,7 +109,7 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
     prepared = _prepare(resolved, scratch, steps)
-    every, chosen = (_around(prepared.source, some) for some in (every, chosen))
+    every, chosen = (_around(prepared.source, _able(prepared.exported, some)) for some in (every, chosen))
     try:
         climbed = _climb(chosen, every if request.engine.fallback == "source" else (), resolved, prepared, scratch,
                          steps, budget)
@@ -125,6 +125,10 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     if request.engine.profile:
         document = dataclasses.replace(document, profiles=_profiles(keeper, prepared, climbed, scratch, steps, budget))
     keeper.write(dataclasses.replace(document, steps=dict(steps.seconds), spent=budget.spent))
+
+
+def _able(exported: ExportedModel, engines: Sequence[Engine]) -> Sequence[Engine]:
+    return [one for one in engines if one.name in WITHOUT_GRAPH] if exported.missing else engines
 
 
 def _around(source: SourceModel, engines: Sequence[Engine]) -> Sequence[Engine]:
@@ -155,7 +159,8 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         reference=reference_figures(prepared.source.name, climbed), hardware=hardware(request.device),
         figures=tuple(figures), counted=count(request, prepared.exported, samples[0], figures, budget),
         drift=prepared.drifts.reports,
-        notes=(*resolved.notes, *prepared.source.notes, *prepared.weights.notes, *tried.settled.notes),
+        notes=(*resolved.notes, *filter(None, (prepared.exported.missing,)), *prepared.source.notes,
+               *prepared.weights.notes, *tried.settled.notes),
         requests=tuple(map(keeper.tensors, samples)), warmup=keeper.tensors(prepared.evaluation.request(1)),
         cases=tuple(map(keeper.case, tried.cases)), mixed=tuple(map(keeper.case, tried.mixed)),
         joined=tried.settled.joined, not_apart=not_apart(
@@ -206,8 +211,15 @@ def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
                             "cuda" if request.device.accelerator == "gpu" else "cpu",
                             Path(request.steps_socket) if request.steps_socket else None)
         opened = Opened(source=source, stated=request.interface)
-    return as_free_as_possible(opened, resolved.located.format, functools.partial(_exported, resolved, scratch, steps),
-                               steps.tracker.note)
+    lacks = package_lacks(request)
+    try:
+        return as_free_as_possible(opened, resolved.located.format,
+                                   functools.partial(_exported, resolved, scratch, steps), steps.tracker.note,
+                                   packaged=not lacks)
+    except UserError as error:
+        if lacks and error.reason in NO_GRAPH and has_program(source):
+            error.remedy += f"; or let PyTorch's own package serve it, which needs no ONNX: {' and '.join(lacks)}"
+        raise
 
 
 def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -> Prepared:
@@ -231,17 +243,24 @@ def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -
         checks += opened.checks(shapes)
         taken = ([call for one in checks for call in source.calls(one, EXPORT_STEPS)]
                  if isinstance(source, Sequenced) else [given(source, one) for one in checks])
-        exported = export_model(in_tokens(source), scratch / "export", taken)
+        exported = (trace_model(in_tokens(source), scratch / "export", taken, opened.no_graph) if opened.no_graph else
+                    export_model(in_tokens(source), scratch / "export", taken))
         exported = dataclasses.replace(exported, given=functools.partial(given, source))
         report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
-    weights = weights_of(exported.path)
-    if request.device.accelerator == "gpu":
-        weights = dataclasses.replace(weights, sparse=sparse_share(exported.path))
+    weights = _weights(request, exported)
     for note in weights.notes:
         steps.tracker.note(note)
     return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
                     metric=metric, max_batch_size=largest, settled=settled, weights=weights,
                     stated=opened.stated)
+
+
+def _weights(request: BuildRequest, exported: ExportedModel) -> Weights:
+    if exported.missing:
+        return Weights()
+    weights = weights_of(exported.path)
+    on_gpu = request.device.accelerator == "gpu"
+    return dataclasses.replace(weights, sparse=sparse_share(exported.path)) if on_gpu else weights
 
 
 def _largest(request: BuildRequest, source: SourceModel) -> int:
@@ -305,7 +324,7 @@ def _preferred(request: BuildRequest, largest: int) -> tuple[int, ...]:
 def _look(request: BuildRequest, prepared: Prepared, report: Callable[[float, str], None]) -> Look | None:
     """What the model is made of, by which trials on a GPU are ordered. Without it all benchmarked models count
     alike."""
-    if request.device.accelerator != "gpu":
+    if request.device.accelerator != "gpu" or prepared.exported.missing:
         return None
     try:
         given = prepared.exported.given(prepared.evaluation.request(1))

@@ -1,8 +1,10 @@
-"""From source model to checked ONNX, the common ground of all engines."""
+"""From source model to checked ONNX, the common ground of all engines; or, where PyTorch writes no ONNX of it, to the
+checked program that PyTorch's own engine compiles."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +37,24 @@ def export_model(model: SourceModel, folder: Path, checks: Sequence[Tensors]) ->
     model.export_onnx(path, OPSET)
     graph = onnx.load(str(path), load_external_data=False)
     _check_graph(path, graph, batched=takes_batches(model.interface))
-    _check_answers(model, path, checks)
+    runner = _opened(model, path)
+    _check_answers(model, runner, checks)
+    runner.close()
     return ExportedModel(path=path, interface=model.interface, opset=_opset(graph))
+
+
+def trace_model(model: SourceModel, folder: Path, checks: Sequence[Tensors], why: str) -> ExportedModel:
+    """What stands for the export of a model that has no ONNX, for the reason ``why``: PyTorch traces it as for its own
+    engine, and the program's answers to ``checks`` are compared with the source's. ``folder`` is empty afterwards.
+
+    Raises :class:`UserError` ``ExportFailed``, or ``ExportMismatch`` with the figures.
+    """
+    from enginewright_builder.models.torch_traced import traced  # it imports PyTorch
+
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _check_answers(model, traced(model), checks)
+    return ExportedModel(path=folder / "model.onnx", interface=model.interface, opset=0, missing=why)
 
 
 def _opset(graph: onnx.ModelProto) -> int:
@@ -58,26 +76,28 @@ def _check_graph(path: Path, graph: onnx.ModelProto, *, batched: bool) -> None:
                             remedy="make the forward pass free of Python numbers taken from the batch size")
 
 
-def _check_answers(model: SourceModel, path: Path, checks: Sequence[Tensors]) -> None:
+def _opened(model: SourceModel, path: Path) -> OrtRunner:
     try:
-        runner = OrtRunner(path, batched=takes_batches(model.interface))
+        return OrtRunner(path, batched=takes_batches(model.interface))
     except Exception as error:  # ONNX Runtime's own classes
         raise known_or(error, UserError(
             "ExportFailed", f"ONNX Runtime cannot open the export: {brief(error)}", field="spec.source",
             remedy="export the model to ONNX yourself and give the .onnx file")) from error
+
+
+def _check_answers(model: SourceModel, runner: Callable[[Tensors], Tensors], checks: Sequence[Tensors]) -> None:
     for inputs in checks:
         batch = len(next(iter(inputs.values())))
         # The gate holds candidates against what the source itself says behind its own processor.
         expected = getattr(model, "run_as_exported", model.run)(inputs)
         try:
             got = runner(inputs)
-        except Exception as error:  # ONNX Runtime's own classes
+        except Exception as error:  # ONNX Runtime's own classes, or PyTorch's
             raise known_or(error, UserError(
                 "ExportMismatch", f"the export fails at batch {batch}: {brief(error)}", field="spec.source",
                 value=batch, remedy="export the model to ONNX yourself and give the .onnx file")) from error
         for name in expected:
             _compare(name, batch, expected, got, getattr(model, "if_mismatched", "") or _REMEDY)
-    runner.close()
 
 
 def _compare(name: str, batch: int, answers: Tensors, made: Tensors, remedy: str = _REMEDY) -> None:

@@ -114,7 +114,7 @@ class Workshop:
         quantisation, which is kept whole, or where it is unknown."""
         if self.worst_layers is None or refused.artifact is None or refused.rung.precision == "fp32" or refused.kept:
             return ()
-        if has_qdq(self.model.path):
+        if self.model.missing or has_qdq(self.model.path):
             return ()
         try:
             return self.worst_layers(refused.artifact, self.model, self.evaluation.batches)

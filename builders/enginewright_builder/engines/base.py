@@ -75,13 +75,15 @@ class ExportedModel:
     """The source model as checked ONNX, the common ground of all engines.
 
     ``interface`` has the batch dimension first in every shape, as the free dimension ``batch``. ``given`` makes what
-    the graph takes of what clients send, where that is not the same.
+    the graph takes of what clients send, where that is not the same. ``missing`` says why there is no graph at
+    ``path``, for users; empty where there is one.
     """
 
     path: Path
     interface: Interface
     opset: int
     given: Callable[[Tensors], Tensors] = lambda inputs: inputs
+    missing: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,8 @@ PRECISIONS = ("auto", "fp32", "tf32", "fp16", "bf16", "int8", "fp8", *WEIGHT_ONL
 # What each kind of accelerator can compute in faster than in FP32, and is built for.
 DEVICE_PRECISIONS = {"cpu": ("fp32", "int8", *WEIGHT_ONLY),
                      "gpu": ("fp32", "tf32", "fp16", "bf16", "int8", "fp8", *WEIGHT_ONLY)}
+# Engines that compile the source itself, and need no ONNX of it.
+WITHOUT_GRAPH = ("torch",)
 # What a backend has no rung for, whatever the device.
 _NOT_OF = {"torch": WEIGHT_ONLY, "tensorrt": ("int8-weight-only",)}
 

@@ -178,6 +178,38 @@ def test_the_whole_build_of_what_is_exported_as_one_call_ran(tmp_path: Path) -> 
     asyncio.run(_smoke(folder))
 
 
+def _program_without_onnx(path: Path) -> Path:
+    """It solves a linear system for each sample, for which ONNX has no operator."""
+    import torch
+
+    class Solving(torch.nn.Module):
+        def forward(self, matrix: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"solution": torch.linalg.solve(matrix + 9 * torch.eye(4), matrix.sum(-1))}
+
+    free = {"matrix": {0: torch.export.Dim("batch", min=1, max=64)}}
+    torch.export.save(torch.export.export(Solving().eval(), (torch.zeros(2, 4, 4),), dynamic_shapes=free), path)
+    return path
+
+
+def test_the_whole_build_of_what_has_no_onnx(tmp_path: Path) -> None:
+    """PyTorch's own package is all that is built, and the server's Python backend answers as the source does."""
+    path = _program_without_onnx(tmp_path / "model.pt2")
+    np.savez(tmp_path / "evaluation", matrix=np.random.default_rng(0).normal(size=(400, 4, 4)).astype(np.float32))
+    request = _request(path, tmp_path, evaluation=str(tmp_path / "evaluation.npz"))
+    refused = run_build(request, tmp_path / "without", _quiet()).error
+    assert refused is not None
+    assert refused.reason == "ExportFailed"
+    assert "own package serve it, which needs no ONNX: write spec.engine.backend: torch" in refused.remedy
+    outcome = run_build(dataclasses.replace(request, runtime=RuntimeRequest(python_runtimes=("onnxruntime", "torch"))),
+                        tmp_path / "scratch", _quiet())
+    assert outcome.error is None
+    assert [one.name for one in outcome.candidates] == ["torch fp32", "torch fp32 @1"]
+    folder = tmp_path / "store" / outcome.fingerprint
+    report = json.loads((folder / "build-report.json").read_text())
+    assert any("PyTorch's own package, which needs no ONNX" in note for note in report["notes"])
+    asyncio.run(_smoke(folder))
+
+
 def test_the_whole_build_of_what_takes_texts(tmp_path: Path) -> None:
     onnx.save(graphs.words(), tmp_path / "model.onnx")
     random = np.random.default_rng(0)

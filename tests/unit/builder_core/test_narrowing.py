@@ -1,4 +1,5 @@
-"""Models that cannot be exported as free as they are: with one length of texts, and as one call of them ran."""
+"""Models that cannot be exported as free as they are: with one length of texts, without ONNX, and as one call of them
+ran."""
 
 from __future__ import annotations
 
@@ -8,13 +9,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.contract import (
+    BuildRequest,
+    EngineRequest,
+    Interface,
+    RuntimeRequest,
+    SourceRequest,
+    TensorSpec,
+)
 from enginewright_builder.errors import UserError
-from enginewright_builder.export import export_model
+from enginewright_builder.export import export_model, trace_model
 from enginewright_builder.models.one_length import of_one_length
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
-from enginewright_builder.narrowing import Opened, as_free_as_possible, narrower
+from enginewright_builder.narrowing import Opened, as_free_as_possible, narrower, package_lacks
 from enginewright_builder.shapes import takes_batches
 
 pytestmark = pytest.mark.torch
@@ -109,7 +117,75 @@ def test_a_call_that_goes_another_way_is_found(tmp_path: Path) -> None:
     (UserError("UnsupportedModel", "answers in two ways", field="spec.source.uri"), "huggingface"),
     (FAILED, "torchscript")])
 def test_nothing_else_is_narrowed(refused: UserError, kind: str) -> None:
+    """Unless PyTorch's own package may serve it."""
     assert not list(narrower(Opened(source=branching(), stated=None), refused, kind))
+
+
+def posterior() -> TorchModel:
+    """A Gaussian process, whose Cholesky factor ONNX has no operator for."""
+    import torch
+
+    class Posterior(torch.nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            kernel = torch.exp(-torch.cdist(points, points)) + 0.1 * torch.eye(points.shape[1])
+            factor: torch.Tensor = torch.linalg.cholesky(kernel)
+            return factor.diagonal(dim1=1, dim2=2)
+
+    interface = Interface(inputs=(TensorSpec(name="points", dtype="float32", shape=("batch", 5, 2)),),
+                          outputs=(TensorSpec(name="y", dtype="float32", shape=("batch", 5)),))
+    return TorchModel(Posterior().eval(), interface, name="m")
+
+
+def test_what_has_no_onnx_is_traced_for_pytorchs_own_package(tmp_path: Path) -> None:
+    source, folder = posterior(), tmp_path / "export"
+    calls = [samples(source, count, seed=count) for count in (1, 3, 8)]
+    with pytest.raises(UserError) as caught:
+        export_model(source, folder, calls)
+    assert caught.value.reason == "ExportFailed"
+    (alone,) = narrower(Opened(source=source, stated=None), caught.value, "exported-program", packaged=True)
+    exported = trace_model(alone.source, folder, calls, alone.no_graph)
+    assert caught.value.message in exported.missing
+    assert not exported.path.exists()
+
+
+@pytest.mark.parametrize(("scale", "reason"), [(1.0, "ExportMismatch"), (0.0, "ExportFailed")])
+def test_what_is_traced_is_held_against_the_source(scale: float, reason: str, tmp_path: Path) -> None:
+    """Random numbers, which no package draws alike, and a branch on values, which nothing traces."""
+    import torch
+
+    class Drawing(torch.nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            if scale == 0 and points.sum() > 0:
+                return points[:, :, 0]
+            return points[:, :, 0] + scale * torch.randn_like(points[:, :, 0])
+
+    source = TorchModel(Drawing().eval(), posterior().interface, name="m")
+    with pytest.raises(UserError) as caught:
+        trace_model(source, tmp_path / "export", [samples(source, 2, seed=1)], "no ONNX")
+    assert caught.value.reason == reason
+
+
+def test_a_package_alone_is_tried_before_the_graph_of_one_call() -> None:
+    opened = list(narrower(Opened(source=branching(), stated=None), FAILED, "huggingface", packaged=True))
+    assert [(one.as_ran, bool(one.no_graph)) for one in opened] == [(False, False), (False, True), (True, False)]
+    assert opened[1].source.interface == branching().interface
+
+
+@pytest.mark.parametrize(("backend", "runtimes", "image", "quality", "lacks"), [
+    ("auto", ("onnxruntime", "torch"), "triton", False, []),
+    ("torch", ("torch",), "", False, []),
+    ("onnxruntime", ("onnxruntime", "torch"), "triton", False, ["spec.engine.backend"]),
+    ("auto", ("onnxruntime",), "triton", False, ["spec.serving.image"]),
+    ("auto", ("onnxruntime",), "", False, ["spec.engine.backend"]),
+    ("tensorrt", ("tensorrt",), "triton", True, ["spec.engine.backend", "spec.serving.image", "spec.quality"])])
+def test_what_a_package_alone_would_take(backend: str, runtimes: tuple[str, ...], image: str, quality: bool,
+                                         lacks: list[str]) -> None:
+    request = BuildRequest(model_name="m", source=SourceRequest(uri="/m.pt2"), engine=EngineRequest(backend=backend),
+                           store_path="/store", keep_reference=quality,
+                           runtime=RuntimeRequest(server_image=image, python_runtimes=runtimes))
+    told = package_lacks(request)
+    assert len(told) == len(lacks)
+    assert all(field in words for field, words in zip(lacks, told, strict=True))
 
 
 def test_what_takes_no_texts_that_are_filled_up_gets_no_length() -> None:
