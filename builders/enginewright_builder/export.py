@@ -53,8 +53,10 @@ def trace_model(model: SourceModel, folder: Path, checks: Sequence[Tensors], why
 
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    _check_answers(model, traced(model), checks)
-    return ExportedModel(path=folder / "model.onnx", interface=model.interface, opset=0, missing=why)
+    program = traced(model)
+    _check_answers(model, program.run, checks)
+    return ExportedModel(path=folder / "model.onnx", interface=model.interface, opset=0, missing=why,
+                         program_bytes=program.size_bytes)
 
 
 def _opset(graph: onnx.ModelProto) -> int:

@@ -129,6 +129,4 @@ class Foresight:
         context = self.workshop.context
         if context.device.accelerator != "gpu" or self.cpus() < LEAST_CPUS:
             return False
-        folder = self.workshop.model.path.parent
-        graph = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-        return self.memory() >= max(LEAST_MEMORY_BYTES, MEMORY_TIMES_GRAPH * graph)
+        return self.memory() >= max(LEAST_MEMORY_BYTES, MEMORY_TIMES_GRAPH * self.workshop.model.size_bytes)

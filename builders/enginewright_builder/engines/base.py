@@ -76,7 +76,7 @@ class ExportedModel:
 
     ``interface`` has the batch dimension first in every shape, as the free dimension ``batch``. ``given`` makes what
     the graph takes of what clients send, where that is not the same. ``missing`` says why there is no graph at
-    ``path``, for users; empty where there is one.
+    ``path``, for users, and ``program_bytes`` is the size of the weights then; empty and 0 where there is one.
     """
 
     path: Path
@@ -84,6 +84,12 @@ class ExportedModel:
     opset: int
     given: Callable[[Tensors], Tensors] = lambda inputs: inputs
     missing: str = ""
+    program_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the graph and what lies beside it, or of the weights."""
+        return self.program_bytes or sum(path.stat().st_size for path in self.path.parent.iterdir() if path.is_file())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,7 @@ class TorchEngine:
         shelf, key = context.shelf, _AHEAD + rung.name
         if rung.unavailable or shelf is None or context.located is None or shelf.get(key):
             return None
-        if not room(sum(path.stat().st_size for path in model.path.parent.iterdir() if path.is_file())):
+        if not room(model.size_bytes):
             return None
         ahead = PackageAhead.started(rung, context, context.located, PACKAGE_FILE)
         shelf.put(key, ahead)

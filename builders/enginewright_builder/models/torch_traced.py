@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,9 +14,17 @@ from enginewright_builder.models.torch_precision import tf32
 from enginewright_builder.tensors import Tensors
 
 
-def traced(model: SourceModel) -> Callable[[Tensors], Tensors]:
-    """The traced program, asked as the source is: arrays by the names of the interface's inputs, answers by those of
-    its outputs. Raises :class:`UserError` ``ExportFailed`` for what PyTorch cannot trace."""
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """``run`` takes arrays by the names of the interface's inputs and answers by those of its outputs; ``size_bytes``
+    is that of the weights."""
+
+    run: Callable[[Tensors], Tensors]
+    size_bytes: int
+
+
+def traced(model: SourceModel) -> Traced:
+    """Raises :class:`UserError` ``ExportFailed`` for what PyTorch cannot trace."""
     program = model.torch_program("fp32")
     assert program is not None  # asked for sources alone that have one
     try:
@@ -31,4 +40,4 @@ def traced(model: SourceModel) -> Callable[[Tensors], Tensors]:
             answers = module(*given)
         return {spec.name: answer.cpu().numpy() for spec, answer in zip(model.interface.outputs, answers, strict=True)}
 
-    return run
+    return Traced(run=run, size_bytes=sum(tensor.nbytes for tensor in (*module.parameters(), *module.buffers())))

@@ -12,8 +12,8 @@ import pytest
 from enginewright_builder.competition.agenda import Plan
 from enginewright_builder.competition.attempt import Workshop
 from enginewright_builder.competition.foresight import LEAST_MEMORY_BYTES, LONGER, LOOK_SECONDS, SLOWER, Foresight
-from enginewright_builder.contract import DeviceRequest
-from enginewright_builder.engines.base import BatchRange, Rung
+from enginewright_builder.contract import DeviceRequest, Interface
+from enginewright_builder.engines.base import BatchRange, ExportedModel, Rung
 
 INT8, FP8, TORCH = (Plan(rung=Rung(backend=backend, precision=precision)) for backend, precision in (
     ("tensorrt", "int8"), ("tensorrt", "fp8"), ("torch", "fp16")))
@@ -56,7 +56,7 @@ def foresight(folder: Path, engine: Engine, *, accelerator: str = "gpu", cpus: i
     path = folder / "model.onnx"
     path.write_bytes(b"graph")
     workshop = SimpleNamespace(engine=lambda rung: engine if both or rung.backend == "tensorrt" else object(),
-                               model=SimpleNamespace(path=path),
+                               model=ExportedModel(path=path, interface=Interface(), opset=18),
                                context=SimpleNamespace(device=DeviceRequest(accelerator=accelerator)))
     return Foresight(cast(Workshop, workshop), clock=lambda: (now or [0.0])[0], cpus=lambda: cpus,
                      memory=lambda: memory)

@@ -126,8 +126,13 @@ def posterior() -> TorchModel:
     import torch
 
     class Posterior(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.full((2,), 0.5))
+
         def forward(self, points: torch.Tensor) -> torch.Tensor:
-            kernel = torch.exp(-torch.cdist(points, points)) + 0.1 * torch.eye(points.shape[1])
+            scaled = points * self.scale
+            kernel = torch.exp(-torch.cdist(scaled, scaled)) + 0.1 * torch.eye(points.shape[1])
             factor: torch.Tensor = torch.linalg.cholesky(kernel)
             return factor.diagonal(dim1=1, dim2=2)
 
@@ -146,6 +151,7 @@ def test_what_has_no_onnx_is_traced_for_pytorchs_own_package(tmp_path: Path) -> 
     exported = trace_model(alone.source, folder, calls, alone.no_graph)
     assert caught.value.message in exported.missing
     assert not exported.path.exists()
+    assert exported.size_bytes == sum(tensor.nbytes for tensor in source.module.parameters()) > 0
 
 
 @pytest.mark.parametrize(("scale", "reason"), [(1.0, "ExportMismatch"), (0.0, "ExportFailed")])
