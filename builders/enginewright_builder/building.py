@@ -6,17 +6,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from enginewright_builder import own_device
-from enginewright_builder.accuracy.drift import DriftTables
-from enginewright_builder.accuracy.gate import Metric
-from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.competition.ladder import Climb, Gate, climb
-from enginewright_builder.contract import BuildRequest, Interface, Outcome, PostprocessStep
+from enginewright_builder.contract import BuildRequest, Outcome, PostprocessStep
 from enginewright_builder.data.lengths import load_samples, spread
-from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engine_store import store
 from enginewright_builder.engine_store.folder import TIMING_CACHES
 from enginewright_builder.engine_store.signing import read_keys
@@ -27,31 +22,27 @@ from enginewright_builder.engines.own_steps import own_stepped
 from enginewright_builder.engines.registry import WITHOUT_GRAPH, all_engines, engines_for
 from enginewright_builder.engines.sequenced import sequenced
 from enginewright_builder.engines.texted import texted
-from enginewright_builder.errors import UserError, brief
+from enginewright_builder.errors import brief
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
-from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions, settle
+from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions
 from enginewright_builder.evidence.profiled import profile_served, served
-from enginewright_builder.export import export_model, trace_model
 from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, Plain
 from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.work import look
-from enginewright_builder.models import SourceModel, load_model
+from enginewright_builder.models import SourceModel
 from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
-from enginewright_builder.models.texted import Texted, given, in_tokens
-from enginewright_builder.narrowing import NO_GRAPH, Opened, as_free_as_possible, has_program, package_lacks
-from enginewright_builder.onnx_sparse import sparse_share
-from enginewright_builder.onnx_weights import Weights, weights_of
+from enginewright_builder.models.texted import Texted, in_tokens
 from enginewright_builder.own_steps import of_source
 from enginewright_builder.padding import USUAL_MASK
+from enginewright_builder.preparing import Prepared, prepare
 from enginewright_builder.proving import OwnServers, prove_finalists
 from enginewright_builder.quality.kept import keep_reference
 from enginewright_builder.resolve import Resolved
-from enginewright_builder.sequences import most_joined
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import MEASURE_SECONDS, MEASURE_SHARE, Budget, Steps
 from enginewright_builder.tensors import Tensors, whole_call
@@ -59,27 +50,8 @@ from enginewright_builder.texts import without_texts
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.prove import Case
 
-# Of each sequence: steps that quantisers see, those that the export is tried with, and those that replicas are.
-CALIBRATION_STEPS, EXPORT_STEPS, SMOKE_STEPS = 8, 3, 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """The source model opened, its data as batches, its ONNX checked. ``max_batch_size`` is how many samples one call
-    may hold: 1 for a model that takes no batches, whose samples are whole calls, or sequences of them. ``settled`` is
-    how requests of different length are joined, ``weights`` what the graph has of them, ``stated`` the interface that
-    the source was opened with."""
-
-    source: SourceModel
-    exported: ExportedModel
-    evaluation: SampleSet
-    calibration: Sequence[Tensors]
-    metric: str | Metric
-    max_batch_size: int
-    settled: Settled = field(default_factory=Settled)
-    weights: Weights = field(default_factory=Weights)
-    stated: Interface | None = None
-    drifts: DriftTables = field(default_factory=DriftTables)
+# Of each sequence: steps that quantisers see, and those that replicas are tried with.
+CALIBRATION_STEPS, SMOKE_STEPS = 8, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +80,7 @@ def build_finalists(resolved: Resolved, scratch: Path, folder: Path, steps: Step
     shelf.bring_timings()
     every = engines or all_engines()
     chosen = engines_for(request.engine.backend, every)
-    prepared = _prepare(resolved, scratch, steps)
+    prepared = prepare(resolved, scratch, steps)
     every, chosen = (_around(prepared.source, _able(prepared.exported, some)) for some in (every, chosen))
     try:
         climbed = _climb(chosen, every if request.engine.fallback == "source" else (), resolved, prepared, scratch,
@@ -199,76 +171,6 @@ def _folded(request: BuildRequest, prepared: Prepared, artifact: Artifact) -> tu
 
 def _postprocess(request: BuildRequest) -> tuple[PostprocessStep, ...]:
     return request.interface.postprocess if request.interface else ()
-
-
-def _prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
-    """As free as the source can be exported."""
-    request = resolved.request
-    own_device.check(request.device, steps.tracker.note)
-    own_device.check_meter(request.objective, request.device)
-    with steps.step("fetch", f"opening the {resolved.located.format} source"):
-        source = load_model(resolved.located, request.interface, scratch,
-                            "cuda" if request.device.accelerator == "gpu" else "cpu",
-                            Path(request.steps_socket) if request.steps_socket else None)
-        opened = Opened(source=source, stated=request.interface)
-    lacks = package_lacks(request)
-    try:
-        return as_free_as_possible(opened, resolved.located.format,
-                                   functools.partial(_exported, resolved, scratch, steps), steps.tracker.note,
-                                   packaged=not lacks)
-    except UserError as error:
-        if lacks and error.reason in NO_GRAPH and has_program(source):
-            error.remedy += f"; or let PyTorch's own package serve it, which needs no ONNX: {' and '.join(lacks)}"
-        raise
-
-
-def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -> Prepared:
-    request, source = resolved.request, opened.source
-    with steps.step("fetch", "reading evaluation data"):
-        evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
-                                               request.engine.max_batch_size)
-        metric = open_metric(request.accuracy.metric, resolved.metric_graph)
-        if evaluation.origin == SYNTHETIC:
-            steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
-        settled = Settled() if isinstance(source, Sequenced | OwnStepped) else settle(
-            source, request.interface.padding if request.interface else None, evaluation,
-            rounded=request.device.accelerator == "gpu")
-        for note in (*source.notes, *settled.notes):
-            steps.tracker.note(note)
-    largest = _largest(request, source)
-    with steps.step("export", "exporting to ONNX") as report:
-        sizes = sorted({1, min(3, largest), largest})
-        shapes = (evaluation.batches[0], evaluation.batches[-1], evaluation.typical)
-        checks = [evaluation.request(size, of) for size, of in zip(sizes, shapes, strict=False)]
-        checks += opened.checks(shapes)
-        taken = ([call for one in checks for call in source.calls(one, EXPORT_STEPS)]
-                 if isinstance(source, Sequenced) else [given(source, one) for one in checks])
-        exported = (trace_model(in_tokens(source), scratch / "export", taken, opened.no_graph) if opened.no_graph else
-                    export_model(in_tokens(source), scratch / "export", taken))
-        exported = dataclasses.replace(exported, given=functools.partial(given, source))
-        report(1.0, f"export agrees with the source at batch {', '.join(map(str, sizes))}")
-    weights = _weights(request, exported)
-    for note in weights.notes:
-        steps.tracker.note(note)
-    return Prepared(source=source, exported=exported, evaluation=evaluation, calibration=calibration,
-                    metric=metric, max_batch_size=largest, settled=settled, weights=weights,
-                    stated=opened.stated)
-
-
-def _weights(request: BuildRequest, exported: ExportedModel) -> Weights:
-    if exported.missing:
-        return Weights()
-    weights = weights_of(exported.path)
-    on_gpu = request.device.accelerator == "gpu"
-    return dataclasses.replace(weights, sparse=sparse_share(exported.path)) if on_gpu else weights
-
-
-def _largest(request: BuildRequest, source: SourceModel) -> int:
-    """How many samples one call may hold."""
-    interface, largest = in_tokens(source).interface, request.engine.max_batch_size
-    if not takes_batches(interface):
-        return 1
-    return most_joined(interface.sequence_batching, largest) if interface.sequence_batching else largest
 
 
 def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Resolved, prepared: Prepared,
