@@ -16,6 +16,7 @@ from enginewright_builder.errors import BuilderError, UserError, first_line, kno
 from enginewright_builder.models.base import SourceModel, not_in
 from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.models.script_arguments import arguments_of, input_names
+from enginewright_builder.models.script_translations import teach_exporter
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_arguments import Called
 from enginewright_builder.models.torch_base import (
@@ -71,6 +72,7 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
     """``workspace`` is where a model without a batch in front is exported to. Raises :class:`UserError`
     ``InterfaceNeeded``, ``InterfaceInvalid``, ``SourceCorrupt``, ``PickleRefused``, ``UnsupportedModel``, or what
     exports do."""
+    teach_exporter()
     check_torchscript(path)
     check_as_torch_reads(path, check_script)
     module = _load(path)

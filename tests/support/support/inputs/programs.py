@@ -78,6 +78,28 @@ def scripted_structures(folder: Path) -> Path:
     return scripted(STRUCTURES, folder)
 
 
+def scripted_cells(folder: Path) -> Path:
+    """A loop over a sequence of any length, with a cell of each kind and without a bias."""
+    import torch
+
+    class Cells(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gated, self.bare = torch.nn.GRUCell(6, 8), torch.nn.GRUCell(6, 8, bias=False)
+            self.plain, self.cut = torch.nn.RNNCell(8, 8), torch.nn.RNNCell(8, 8, nonlinearity="relu")
+
+        def forward(self, steps):  # type: ignore[no-untyped-def]
+            state = torch.zeros(steps.size(0), 8)
+            for place in range(steps.size(1)):
+                state = self.gated(steps[:, place], state) + self.bare(steps[:, place], state)
+                state = self.plain(state, self.cut(state, state))
+            return state
+
+    torch.manual_seed(3)
+    torch.jit.script(Cells().eval()).save(str(folder / "model.pt"))  # type: ignore[no-untyped-call]
+    return folder / "model.pt"
+
+
 def scripted(forward: str, folder: Path) -> Path:
     """A module of this code."""
     import torch

@@ -178,6 +178,9 @@ ENTRIES = (
           source="TorchScript", interface=Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 16)),
                                                             *programs.GAIN.inputs)),
           how="Arguments of type `float`, `int` and `bool` need one; tensors may have one."),
+    Entry(name="a scripted loop over a sequence, with recurrent cells", make=programs.scripted_cells, served=BATCHES,
+          source="TorchScript", interface=Interface(inputs=(
+              TensorSpec(name="steps", dtype="float32", shape=("batch", "1..50", 6)),))),
     Entry(name="lists, tuples and dicts of tensors", make=programs.scripted_structures, served=BATCHES,
           source="TorchScript", interface=Interface(inputs=tuple(
               TensorSpec(name=name, dtype="float32", shape=("batch", 4))
