@@ -138,7 +138,7 @@ class Server(Within):
         """Returns when the model is gone; one that was not loaded is fine."""
         if not await self.model_ready(model):
             return
-        await self._http.post(f"/v2/repository/models/{model}/unload")
+        await self._ask("POST", f"/v2/repository/models/{model}/unload")
         deadline = time.monotonic() + UNLOAD_SECONDS
         while await self.model_ready(model):
             if time.monotonic() > deadline:
@@ -146,11 +146,11 @@ class Server(Within):
             await asyncio.sleep(POLL_SECONDS)
 
     async def model_ready(self, model: str) -> bool:
-        return (await self._http.get(f"/v2/models/{model}/ready")).status_code == httpx.codes.OK
+        return (await self._ask("GET", f"/v2/models/{model}/ready")).status_code == httpx.codes.OK
 
     async def described(self, model: str) -> tuple[dict[str, Any], dict[str, Any]]:
         """Metadata and configuration of a model that is loaded; empty where it is not."""
-        answers = [await self._http.get(f"/v2/models/{model}{path}") for path in ("", "/config")]
+        answers = [await self._ask("GET", f"/v2/models/{model}{path}") for path in ("", "/config")]
         metadata, config = ({} if answer.is_error else dict(answer.json()) for answer in answers)
         return metadata, config
 
@@ -160,7 +160,7 @@ class Server(Within):
         return dict(stats["model_stats"][0])
 
     async def metrics(self) -> str:
-        answer = await self._http.get(f"http://{self.metrics_address}/metrics")
+        answer = await self._ask("GET", f"http://{self.metrics_address}/metrics")
         return answer.raise_for_status().text
 
     async def memory_bytes(self) -> int:
@@ -188,7 +188,7 @@ class Server(Within):
         """Its metrics, where it has GPUs and answers: what is measured beside them goes on."""
         try:
             return await self.metrics() if self.gpus else ""
-        except httpx.HTTPError:
+        except (httpx.HTTPError, BuilderError):
             return ""
 
     def meter(self) -> Meter | None:
@@ -211,7 +211,19 @@ class Server(Within):
         return ""
 
     async def _get(self, path: str) -> dict[str, Any]:
-        return dict((await self._http.get(path)).raise_for_status().json())
+        return dict((await self._ask("GET", path)).raise_for_status().json())
+
+    async def _ask(self, method: str, path: str) -> httpx.Response:
+        """What does no harm when it is asked twice, so that one connection that breaks ends no build. Raises
+        :class:`UserError` ``ServerLoadFailed``."""
+        try:
+            return await self._http.request(method, path)
+        except httpx.TransportError:
+            await asyncio.sleep(POLL_SECONDS)  # of a server that has ended the process is seen to have
+        try:
+            return await self._http.request(method, path)
+        except httpx.TransportError as error:
+            raise self._failure(self._ended() or f"tritonserver does not answer {path}: {error!r}") from error
 
     @property
     def _http(self) -> httpx.AsyncClient:
