@@ -162,13 +162,18 @@ def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]
                         remedy="export the model with torch.export.save or to ONNX")
     try:
         model, loading = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False,
-                                              use_safetensors=True,
+                                              use_safetensors=True, ignore_mismatched_sizes=True,
                                               dtype=torch.float32, output_loading_info=True)
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+    except Exception as error:  # configurations and weights fail in as many ways as there are kinds of them
         raise known_or(error, UserError(
             "SourceCorrupt",
-            f"the folder cannot be loaded as {getattr(kind, '__name__', kind)}: {first_line(error, 300)}",
+            f"the folder cannot be loaded as {getattr(kind, '__name__', kind)}: {brief(error)}",
             field=_FIELD, value=path, remedy="check that config.json belongs to these weights")) from error
+    if other := sorted(loading["mismatched_keys"], key=str):
+        name, saved, wanted = other[0]
+        raise UserError("SourceCorrupt", f"{len(other)} weights have another size than config.json says, such as "
+                        f"{name}: {list(saved)}, not {list(wanted)}", field=_FIELD, value=path,
+                        remedy="copy the config.json that belongs to these weights")
     missing = sorted(str(name) for name in loading.get("missing_keys", ()))
     if needed := [name for name in missing if not name.startswith(_OPTIONAL_WEIGHTS)]:
         raise UserError("SourceCorrupt", f"{len(needed)} weights are missing, such as {needed[0]}; they would be "

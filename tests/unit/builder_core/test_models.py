@@ -375,11 +375,12 @@ class TestHuggingFace:
             load_model(locate(tmp_path))
         assert caught.value.reason == "SourceCorrupt"
 
-    @pytest.mark.parametrize(("changes", "reason"), [
-        ({"architectures": ["NoSuchNet"]}, "UnsupportedModel"),
-        ({"hidden_size": 32}, "SourceCorrupt"),
+    @pytest.mark.parametrize(("changes", "reason", "says"), [
+        ({"architectures": ["NoSuchNet"]}, "UnsupportedModel", "NoSuchNet"),
+        ({"hidden_size": 32}, "SourceCorrupt", "embeddings.LayerNorm.bias: [16], not [32]"),
+        ({"hidden_size": "wide"}, "SourceCorrupt", "Field 'hidden_size' expected int, got str (value: 'wide')"),
     ])
-    def test_config_that_does_not_fit(self, changes: dict[str, object], reason: str, bert: Path,
+    def test_config_that_does_not_fit(self, changes: dict[str, object], reason: str, says: str, bert: Path,
                                       tmp_path: Path) -> None:
         for file in bert.iterdir():
             (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -388,6 +389,7 @@ class TestHuggingFace:
         with pytest.raises(UserError) as caught:
             load_model(locate(tmp_path))
         assert caught.value.reason == reason
+        assert says in caught.value.message
 
     def test_unknown_step_of_the_sentence_layout_is_told(self, bert: Path, tmp_path: Path) -> None:
         for file in bert.iterdir():
