@@ -14,7 +14,7 @@ from enginewright_builder.engines.registry import WITHOUT_GRAPH
 from enginewright_builder.errors import UserError
 from enginewright_builder.models import SourceModel
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
-from enginewright_builder.models.one_length import length_note, of_one_length
+from enginewright_builder.models.one_length import is_too_long, length_note, of_one_length
 from enginewright_builder.models.synthetic import half_filled
 from enginewright_builder.models.texted import in_tokens
 from enginewright_builder.tensors import Tensors
@@ -118,13 +118,16 @@ def _of_inputs(opened: Opened, fixed: TorchModel) -> Opened:
 
 
 def _of_one_length(source: TorchModel, refused: UserError) -> TorchModel | None:
-    """For the longest of the lengths that the model answers."""
+    """For the longest of the lengths that the model answers, and that a loop over its tokens does not make a graph of
+    too many operators."""
     for length, inputs in of_one_length(source.interface.inputs):
         tokenize = source.tokenize
         try:
             fixed = source.with_sizes(inputs, tokenize.filled_to(length) if isinstance(tokenize, FolderTokenizer)
                                       else tokenize)
         except UserError:
+            continue
+        if is_too_long(length, source.operators):
             continue
         fixed.notes = (*fixed.notes, length_note(length, refused.message))
         return fixed

@@ -4,13 +4,16 @@ parts."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from enginewright_builder.contract import TensorSpec
 from enginewright_builder.shapes import size_range
 
 # Longer texts are for the user to ask for: each request costs as much as one of this length.
 _MOST, _LEAST = 512, 8
+# Of a graph whose operators grow with the texts, as a loop over tokens is written out: PyTorch's exporter writes 50 to
+# 100 of them a second on one core, and ONNX Runtime opens some thousands in seconds.
+MOST_OPERATORS = 5000
 
 
 def of_one_length(inputs: Sequence[TensorSpec]) -> Iterator[tuple[int, tuple[TensorSpec, ...]]]:
@@ -25,6 +28,11 @@ def of_one_length(inputs: Sequence[TensorSpec]) -> Iterator[tuple[int, tuple[Ten
         yield longest, tuple(dataclasses.replace(spec, shape=(spec.shape[0], *(
             longest if _free(size) else size for size in spec.shape[1:]))) for spec in inputs)
         longest //= 2
+
+
+def is_too_long(length: int, operators: Callable[[int], int]) -> bool:
+    """``operators`` counts those of one call, by the length of its texts."""
+    return (whole := operators(length)) > MOST_OPERATORS and whole > operators(length // 2)
 
 
 def length_note(length: int, why: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
@@ -70,6 +71,14 @@ class TorchModel:
             dataclasses.replace(spec, shape=(BATCH, *answers[spec.name].shape[1:])) for spec in self.interface.outputs))
         return other
 
+    def operators(self, size: int) -> int:
+        """How many operators one call runs, with ``size`` for each free size."""
+        example = example_inputs(self.interface, 1, size=size, end_token=self.end_token)
+        counting = _Counting()  # type: ignore[no-untyped-call]
+        with torch.no_grad(), counting:
+            self._adapted(*self._tensors(example))
+        return counting.operators
+
     def bind(self, inputs: Tensors) -> Call:
         return on_device(self._adapted, self._tensors(inputs), self.device)
 
@@ -101,6 +110,14 @@ class TorchModel:
     def _tensors(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(np.ascontiguousarray(inputs[spec.name])).to(self.device)
                      for spec in self.interface.inputs)
+
+
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    operators: int = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operators += 1
+        return func(*args, **(kwargs or {}))
 
 
 def write_onnx(program: TorchProgram, interface: Interface, path: Path, opset: int) -> None:

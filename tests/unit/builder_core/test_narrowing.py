@@ -19,7 +19,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model, trace_model
-from enginewright_builder.models.one_length import of_one_length
+from enginewright_builder.models.one_length import is_too_long, of_one_length
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
 from enginewright_builder.narrowing import Opened, as_free_as_possible, narrower, package_lacks
@@ -211,6 +211,28 @@ def test_a_failure_on_a_length_is_narrowed() -> None:
     with pytest.raises(UserError) as caught:
         branching().run({"input_ids": np.ones((1, 42), np.int64), "attention_mask": np.ones((1, 42), np.int64)})
     assert [one.as_ran for one in tried(branching(), caught.value)] == [False, True]
+
+
+@pytest.mark.parametrize(("each", "tokens"), [(1, [64]), (100, [16]), (400, [])])
+def test_a_loop_over_tokens_makes_no_graph_of_too_many_operators(each: int, tokens: list[int]) -> None:
+    import torch
+
+    class Stepping(torch.nn.Module):
+        def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            state = torch.zeros(len(ids))
+            for place in range(ids.shape[1]):
+                for _ in range(each):
+                    state = state * 0.5 + mask[:, place]
+            return state[:, None] * (ids * mask)
+
+    source = TorchModel(Stepping().eval(), branching().interface, name="m", vocabulary=50, end_token=7)
+    assert [one.source.interface.inputs[0].shape[1] for one in tried(source) if not one.as_ran] == tokens
+
+
+def test_many_operators_that_no_length_saves_are_exported() -> None:
+    assert is_too_long(64, lambda length: 100 * length)
+    assert not is_too_long(32, lambda length: 100 * length)
+    assert not is_too_long(64, lambda length: 9000)
 
 
 def test_lengths_are_tried_from_the_longest_on() -> None:
