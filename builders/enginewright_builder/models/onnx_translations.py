@@ -1,4 +1,4 @@
-"""Operators of PyTorch that its exporter to ONNX lacks or fails on, in ONNX's own."""
+"""Operators of PyTorch that its exporter to ONNX lacks or fails on, in ONNX's own; and what it takes for nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 from onnx import TensorProto
-from onnxscript import opset18
+from onnxscript import opset18, rewriter
+from onnxscript.rewriter import pattern
 
 _onnx: Any = opset18  # its types do not know a value of a graph
 
@@ -36,9 +37,20 @@ def _by_groups(rows: Any, weights: Any, ends: Any) -> Any:
     return _onnx.Concat(*parts, axis=0)
 
 
+def _keep_small_numbers() -> None:
+    """The exporter's optimiser drops ``x + 0`` and ``x * 1``, and takes what is within 1e-8 of 0 and 1e-5 of 1 for
+    these. So ``x / (norm + 1e-8)`` would answer NaN where the norm is 0, as that of padding is."""
+    for rule in rewriter._DEFAULT_REWRITE_RULES:
+        for node in getattr(rule, "_target_pattern", ()):
+            for value in node.inputs:
+                if isinstance(value, pattern.Constant):
+                    value._abs_tol = value._rel_tol = 0.0
+
+
 def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     """For ``custom_translation_table`` of ``torch.onnx.export``. Transformers brings an operator of its own, once it is
-    imported."""
+    imported. The exporter's optimiser is corrected beside it."""
+    _keep_small_numbers()
     found: dict[Callable[..., Any], Callable[..., Any]] = {
         torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from}
     if hasattr(torch.ops.transformers, "grouped_mm_fallback"):

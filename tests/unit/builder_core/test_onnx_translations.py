@@ -33,3 +33,21 @@ def test_numbers_less_tensors(tmp_path: Path) -> None:
     checks = [example_inputs(model.interface, batch, seed=batch) for batch in (1, 5)]
     assert [array.dtype.name for array in model.run(checks[0]).values()] == [spec.dtype for spec in outputs]
     export_model(model, tmp_path, checks)  # raises where the answers differ
+
+
+def test_what_guards_a_division_is_no_zero(tmp_path: Path) -> None:
+    """Rows of zeros, as padding is, and a factor that is nearly 1."""
+    import numpy as np
+    import torch
+
+    from enginewright_builder.models.torch_base import TorchModel
+
+    class Guarded(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            size = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-8)
+            return x * size, (x * 1.000004 - x) * 1e6, x / (x.abs() + 1e-12)
+
+    outputs = tuple(TensorSpec(name=name, dtype="float32", shape=("batch", 8)) for name in ("norm", "near", "sign"))
+    model = TorchModel(Guarded(), Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 8)),),
+                                            outputs=outputs), name="m")
+    export_model(model, tmp_path, [{"x": np.zeros((2, 8), np.float32)}, {"x": np.ones((3, 8), np.float32)}])
