@@ -17,12 +17,12 @@ from enginewright.clients.errors import ConflictError, RefusedError, UnexpectedE
 from enginewright.core.config import OperatorConfig
 from enginewright.core.internal import has_old_places, joined, stored
 from enginewright.core.observed import ObjectView
-from enginewright.core.spec.crd import crd
 from enginewright.observe.keys import Key
 from enginewright.reconcile.exposed import Exposed
 from enginewright.reconcile.passes import Parts, Reconciler
 from enginewright.reconcile.served_schema import ServedSchema
 from support.cluster import SPEC, Cluster
+from support.schemas import object_schema
 
 
 class Apiserver:
@@ -39,7 +39,7 @@ class Apiserver:
         return replace(self.cluster.view(), old_status=has_old_places(self.kept), resource_version=str(self.version))
 
     async def published(self, _resource: object) -> dict[str, Any]:
-        schema = copy.deepcopy(crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+        schema = copy.deepcopy(object_schema())
         if not self.schema_lags:
             del schema["properties"]["status"]["properties"][self.lacks]
         kind = {"group": "enginewright.io", "version": "v1alpha1", "kind": "OptimisedModel"}

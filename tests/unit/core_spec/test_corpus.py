@@ -15,6 +15,19 @@ def problems(raw: Raw) -> tuple[Problem, ...]:
     return validate(spec) if isinstance(spec, Spec) else spec
 
 
+Told = list[tuple[Case, tuple[Problem, ...]]]
+
+
+@pytest.fixture(scope="module")
+def wrong_fields() -> Told:
+    return [(case, problems(case.spec)) for case in bad_fields()]
+
+
+@pytest.fixture(scope="module")
+def wrong_ends() -> Told:
+    return [(case, problems(case.spec)) for case in bad_ends()]
+
+
 def incomplete(problem: Problem) -> bool:
     """Whether it leaves out what a user needs: the value, what is wrong with it, or what to write instead."""
     return not (problem.value and problem.message and problem.remedy) or "kubectl explain" in problem.remedy
@@ -26,21 +39,18 @@ def test_what_the_corpus_is_made_from_is_good(whole: Raw) -> None:
     assert problems(whole) == ()
 
 
-def test_one_wrong_field_is_the_only_one_that_is_told() -> None:
-    cases = list(bad_fields())
-    assert len(cases) >= 500
-    told = [(case, [problem.field for problem in problems(case.spec)]) for case in cases]
-    assert {case.name: fields for case, fields in told if fields != [case.field]} == {}
+def test_one_wrong_field_is_the_only_one_that_is_told(wrong_fields: Told) -> None:
+    assert len(wrong_fields) >= 500
+    fields = [(case, [problem.field for problem in told]) for case, told in wrong_fields]
+    assert {case.name: found for case, found in fields if found != [case.field]} == {}
 
 
-def test_each_problem_has_a_value_and_a_remedy() -> None:
-    found = [str(problem) for case in (*bad_fields(), *bad_ends()) for problem in problems(case.spec)
-             if incomplete(problem)]
-    assert found == []
+def test_each_problem_has_a_value_and_a_remedy(wrong_fields: Told, wrong_ends: Told) -> None:
+    assert [str(problem) for _, told in (*wrong_fields, *wrong_ends) for problem in told if incomplete(problem)] == []
 
 
-def test_a_value_that_its_field_takes_and_a_rule_refuses() -> None:
-    assert [case.name for case in bad_ends() if not problems(case.spec)] == []
+def test_a_value_that_its_field_takes_and_a_rule_refuses(wrong_ends: Told) -> None:
+    assert [case.name for case, told in wrong_ends if not told] == []
 
 
 def test_odd_but_right_specs_pass() -> None:

@@ -15,8 +15,9 @@ from enginewright.core.spec.crd import crd
 from enginewright.core.spec.rules import RULES
 from enginewright.core.spec.structural import structural
 from enginewright.core.status import Status
+from support.schemas import object_schema
 
-SCHEMA = crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SCHEMA = object_schema()
 
 
 def nodes(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -52,7 +53,7 @@ def test_every_field_is_explained() -> None:
     """All but old names and what Kubernetes users know: cpu and memory of requests and limits, what a list or map
     holds."""
     known = (".requests.", ".limits.")
-    schema = crd(old_names=False)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    schema = object_schema(old_names=False)["properties"]
     parts = [found for part in ("spec", "status") for found in nodes(schema[part], part)]
     fields = [(path, node) for path, node in parts if "." in path and not path.endswith("]")]
     assert [path for path, node in fields if "description" not in node and not any(k in path for k in known)] == []

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.core.internal import NEVER_OUTSIDE, PATHS, block, has_old_places, joined, stored
-from enginewright.core.spec.crd import crd
 from enginewright.core.status import Status, read_status
+from support.schemas import object_schema
 
 CONTEST = {"manager": "kube-controller-manager", "deployment": "m-1", "time": "2026-11-25T12:00:00Z"}
 IN_A_PASS: dict[str, Any] = {
@@ -102,7 +102,7 @@ def test_nothing_is_lost_there_and_back(status: dict[str, Any]) -> None:
 
 def test_the_schema_has_every_path_below_the_field_and_for_one_release_in_its_old_place() -> None:
     def properties(*, old_names: bool) -> dict[str, Any]:
-        schema = crd(old_names=old_names)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        schema = object_schema(old_names=old_names)
         found: dict[str, Any] = schema["properties"]["status"]["properties"]
         return found
 

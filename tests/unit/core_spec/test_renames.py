@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright.core.spec import Spec
-from enginewright.core.spec.crd import crd
 from enginewright.core.spec.parse import parse_spec
 from enginewright.core.spec.renames import RENAMES, current, old_names
+from support.schemas import object_schema
 
 H100, H200 = "NVIDIA-H100-80GB-HBM3", "NVIDIA-H200"
 POLICY = {"type": "Pods", "value": 1, "periodSeconds": 60}
@@ -70,7 +70,7 @@ def test_every_rename_is_in_the_table() -> None:
 def test_an_old_name_is_in_the_schema_and_in_no_page(rename: Any) -> None:
     """Else the apiserver would drop it from objects that were stored before."""
     def names(old: bool) -> set[str]:
-        node = crd(old_names=old)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        node = object_schema(old_names=old)["properties"]["spec"]
         for step in rename.parent.split("."):
             node = node["properties"][step.removesuffix("[]")]
             node = node["items"] if step.endswith("[]") else node

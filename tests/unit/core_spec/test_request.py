@@ -21,7 +21,6 @@ from enginewright.core.request import (
     store_folder,
 )
 from enginewright.core.spec import Spec, parse_spec
-from enginewright.core.spec.crd import crd
 from enginewright_builder.by_hand_words import OPTIONS
 from enginewright_builder.contract import (
     BucketRequest,
@@ -37,6 +36,7 @@ from enginewright_builder.contract import (
 )
 from enginewright_builder.spec_interface import read_interface
 from support.corpus.wholes import WHOLES
+from support.schemas import object_schema
 from support.specs import Raw, valid_specs
 
 CONFIG = OperatorConfig(images=Images(builder="b:1", server="s:1"))
@@ -343,6 +343,6 @@ def test_a_bad_interface_is_refused_by_name(text: str, message: str) -> None:
 
 @pytest.mark.parametrize("path", OPTIONS)
 def test_each_field_that_goes_by_an_option_by_hand_is_one(path: str) -> None:
-    place = crd(old_names=False)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    place = object_schema(old_names=False)["properties"]["spec"]
     for name in path.split("."):
         place = place.get("items", place)["properties"][name]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
-from enginewright.core.spec.crd import crd
 from enginewright.core.spec.served import missing_fields
+from support.schemas import object_schema
 
 
 def published(schema: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def published(schema: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def schema() -> dict[str, Any]:
-    return copy.deepcopy(crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    return copy.deepcopy(object_schema())
 
 
 def below(schema: dict[str, Any], path: str) -> dict[str, Any]:

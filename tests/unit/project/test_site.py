@@ -17,16 +17,16 @@ import yaml
 from docs import hooks
 from enginewright import cli
 from enginewright.core.spec import Spec
-from enginewright.core.spec.crd import crd
 from enginewright.core.spec.parse import parse_spec
 from enginewright.core.spec.renames import RENAMES
 from enginewright.core.spec.validate import validate
 from enginewright.plugin import main as plugin
 from enginewright_builder import by_hand
+from support.schemas import object_schema
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
-SCHEMA = crd(old_names=False)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+SCHEMA = object_schema(old_names=False)
 VALUES: dict[str, Any] = yaml.safe_load((ROOT / "charts" / "enginewright" / "values.yaml").read_text())
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from enginewright.core.spec.crd import crd
 from support.corpus.case import Case, Path, Raw, at, changed, dotted, without
 from support.corpus.ends import by_rule
 from support.corpus.wholes import WHOLES
+from support.schemas import object_schema
 
 Schema = Mapping[str, Any]
 _NO_QUANTITIES: tuple[Any, ...] = (1.5, True, [], "a b", -1)
@@ -24,7 +24,7 @@ _MATCHES = re.compile(r"(?:type\(self\) == string \? )?self\.matches\(r'([^']*)'
 def nodes() -> Iterator[tuple[Path, Schema, Raw]]:
     """Every field of ``spec`` with its schema and a good spec that has it. A list is gone through by its first item, a
     map by its first key."""
-    root = crd(old_names=False)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    root = object_schema(old_names=False)["properties"]["spec"]
     yield from _below((), root)
 
 
