@@ -55,7 +55,8 @@ def by_blocks(work: Callable[[Array, Array], T], one: Array, other: Array) -> li
     def some(part: range) -> list[T]:
         return [work(one[:, start:start + size], other[:, start:start + size]) for start in part]
 
-    threads = min(len(starts), _THREADS, available_cpus())
+    # To ask for processors reads files, which takes longer than most answers' only block.
+    threads = min(len(starts), _THREADS, available_cpus()) if len(starts) > 1 else 1
     if threads < 2:
         return some(starts)
     each = -(-len(starts) // threads)

@@ -20,6 +20,12 @@ def test_blocks_add_up_to_the_whole(cpus: int, entries: int, monkeypatch: pytest
     np.testing.assert_allclose(scores.relative_error(one, other, 0.0), np.clip(expected, 0, 1), rtol=1e-9, atol=1e-9)
 
 
+def test_answers_of_one_block_ask_for_no_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of sentences that come one by one there are thousands."""
+    monkeypatch.setattr(scores, "available_cpus", lambda: pytest.fail("the cgroup's files are read"))
+    assert scores.norms(np.array([[3.0, 4.0]])) == [5.0]
+
+
 def test_blocks_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scores, "available_cpus", lambda: 4)
     array = np.arange(1_000_000, dtype=np.float64)[None, :]
