@@ -106,7 +106,8 @@ def test_the_graph_answers_what_numpy_makes_of_the_source(steps: tuple[Postproce
         assert got[name].shape == value.shape
 
 
-def saved_program(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def saved_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     class Net(torch.nn.Module):
@@ -121,22 +122,23 @@ def saved_program(folder: Path) -> Path:
     torch.manual_seed(0)
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     given = tuple(torch.ones((3, 9), dtype=torch.int64) for _ in range(2))
-    torch.export.save(torch.export.export(Net().eval(), given, dynamic_shapes=(free, free)), folder / "m.pt2")
-    return folder / "m.pt2"
+    path = tmp_path_factory.mktemp("program") / "m.pt2"
+    torch.export.save(torch.export.export(Net().eval(), given, dynamic_shapes=(free, free)), path)
+    return path
 
 
 @EACH
 @pytest.mark.torch
 @pytest.mark.parametrize(("precision", "most"), [("fp32", 1e-5), ("bf16", 2e-2)])
 def test_the_traced_program_answers_so_too(steps: tuple[PostprocessStep, ...], precision: str, most: float,
-                                           tmp_path: Path) -> None:
+                                           saved_program: Path) -> None:
     import torch
 
     shape = ("batch", "1..16")
     stated = Interface(inputs=tuple(TensorSpec(name=name, dtype="int64", shape=shape) for name in inputs()),
                        outputs=tuple(TensorSpec(name=name, dtype="float32") for name in ("tokens", "scores")),
                        postprocess=steps)
-    model = load_model(locate(saved_program(tmp_path)), stated)
+    model = load_model(locate(saved_program), stated)
     program = model.torch_program(precision)
     assert program is not None
     module = torch.export.export(program.module, program.args, dynamic_shapes=program.dynamic_shapes).module()
