@@ -50,6 +50,14 @@ def unreadable(uri: str, error: PermissionError, context: FetchContext) -> UserE
                                        "chmod -R a+rX")
 
 
+@dataclass(frozen=True)
+class Blob:
+    """Of a registry. ``size`` is in bytes, and what the manifest says that it is."""
+
+    digest: str
+    size: int
+
+
 class Fetcher(Protocol):
     """Makes what a URI names readable as a local file or folder."""
 

@@ -6,19 +6,21 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-import httpx
 
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
 from enginewright_builder.sources.remote import is_loopback, is_near
 
+if TYPE_CHECKING:
+    import httpx
+
 ATTEMPTS = 4
 # Statuses worth another try: timeout, too early, throttled, and the server's own troubles.
 _RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
-_TIMEOUT = httpx.Timeout(connect=10.0, read=60.0, write=60.0, pool=10.0)
+_CONNECT_SECONDS, _SECONDS = 10.0, 60.0
 
 
 class HttpsFetcher:
@@ -79,10 +81,13 @@ def _check_redirect(uri: str, following: str, context: FetchContext) -> None:
 
 
 def _download(uri: str, partial: Path, context: FetchContext) -> None:
+    import httpx  # takes a fifth of a builder's start, and most sources lie on volumes
+
+    timeout = httpx.Timeout(_SECONDS, connect=_CONNECT_SECONDS, pool=_CONNECT_SECONDS)
     # Before every request, those that follow a redirect too.
     hooks = {"request": [lambda request: _check_redirect(uri, str(request.url), context)]}
     try:
-        with (httpx.Client(timeout=_TIMEOUT, follow_redirects=True, event_hooks=hooks) as client,
+        with (httpx.Client(timeout=timeout, follow_redirects=True, event_hooks=hooks) as client,
               client.stream("GET", uri) as response):
             _check_status(uri, response, context)
             expected = int(response.headers.get("content-length", -1))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from enginewright_builder.errors import UserError
@@ -20,8 +21,10 @@ from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.layers import Layers, is_at
 from enginewright_builder.sources.oci_manifest import Layer, find_manifest, is_image, layers_of
-from enginewright_builder.sources.registry import Registry
 from enginewright_builder.sources.remote import check_model, tidy_environment
+
+if TYPE_CHECKING:
+    from enginewright_builder.sources.registry import Registry
 
 _HOST = r"(?:localhost|[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z0-9-]+(?=:)|\[[0-9a-f:.]+\])(?::\d{1,5})?"
 _NAME = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
@@ -57,6 +60,8 @@ class OciFetcher:
         self._pause = pause
 
     def fetch(self, uri: str, context: FetchContext) -> Path:
+        from enginewright_builder.sources.registry import Registry  # it imports httpx
+
         place = _place(uri, context)
         tidy_environment()
         with Registry(place.registry, place.repository, uri, context, pause=self._pause) as registry:

@@ -10,11 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.base import FetchContext
-from enginewright_builder.sources.registry import Blob, Registry
+from enginewright_builder.sources.base import Blob, FetchContext
+
+if TYPE_CHECKING:
+    from enginewright_builder.sources.registry import Registry
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # One may name another; more than these lead nowhere.

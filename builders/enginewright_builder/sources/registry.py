@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +23,7 @@ import httpx
 
 from enginewright_builder.errors import BuilderError, TransientError, UserError, brief
 from enginewright_builder.foreign_json import parsed
-from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
+from enginewright_builder.sources.base import CHUNK_BYTES, Blob, FetchContext
 from enginewright_builder.sources.registry_login import Login, login_for
 from enginewright_builder.sources.remote import bad_credentials, denied, is_loopback, is_near
 
@@ -42,14 +41,6 @@ _PARAMETER = re.compile(r"([\w-]+)=(?:\"([^\"]*)\"|([^\s,\"]+))")
 _REMEDY = ("check the name; for a private repository name a Secret in spec.source.secretRef, of type "
            "kubernetes.io/dockerconfigjson or with REGISTRY_USERNAME and REGISTRY_PASSWORD")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Blob:
-    """``size`` is in bytes, and what the manifest says that it is."""
-
-    digest: str
-    size: int
 
 
 class Registry:

@@ -40,6 +40,11 @@ def test_a_build_imports_no_statistics_that_it_does_not_use(module: str) -> None
     assert "scipy.stats" not in imported(module)
 
 
+def test_a_builder_imports_no_client_before_it_asks_a_web_server_or_a_registry() -> None:
+    """``httpx`` takes a fifth of the start of ``enginewright-build``."""
+    assert "httpx" not in imported("enginewright_builder.cli")
+
+
 def test_the_operators_image_has_all_that_its_programs_import() -> None:
     """All commands, the plugin, and of the builder what verifies and shows engines in replicas' pods."""
     programs = ["enginewright.handlers.watch", "enginewright.activator.serve",
