@@ -68,14 +68,17 @@ def _library(node: ast.expr, libraries: dict[str, str]) -> str:
     return libraries.get(node.id, "") if isinstance(node, ast.Name) else ""
 
 
-def test_only_files_that_are_known_make_clients() -> None:
-    found = {str(path.relative_to(ROOT)): names for path in SOURCES
-             if (names := set(clients_in(ast.parse(path.read_text()))))}
-    assert found == ALLOWED
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in SOURCES}
 
 
-def test_redirects_are_asked_for_in_one_place_only() -> None:
-    asking = [str(path.relative_to(ROOT)) for path in SOURCES for node in ast.walk(ast.parse(path.read_text()))
+def test_only_files_that_are_known_make_clients(trees: dict[str, ast.Module]) -> None:
+    assert {path: names for path, tree in trees.items() if (names := set(clients_in(tree)))} == ALLOWED
+
+
+def test_redirects_are_asked_for_in_one_place_only(trees: dict[str, ast.Module]) -> None:
+    asking = [path for path, tree in trees.items() for node in ast.walk(tree)
               if isinstance(node, ast.keyword) and node.arg in ("follow_redirects", "allow_redirects")
               and not (isinstance(node.value, ast.Constant) and node.value.value is False)]
     assert asking == ["builders/enginewright_builder/sources/https.py"]
