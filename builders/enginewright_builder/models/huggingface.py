@@ -194,13 +194,21 @@ class _Answers(nn.Module):
     def forward(self, **inputs: torch.Tensor) -> dict[str, torch.Tensor]:
         answers = self.model(**inputs, return_dict=True)
         left_out = _LEFT_OUT if self.pooled else _LEFT_OUT | {"pooler_output"}
-        given = {name: value for name, value in answers.items()
-                 if isinstance(value, torch.Tensor) and name not in left_out and not name.startswith(_OF_TRAINING)}
+        given = _tensors({name: value for name, value in answers.items()
+                          if name not in left_out and not name.startswith(_OF_TRAINING)})
         if unknown := [name for name in self.wanted if name not in given]:
             raise UserError("InterfaceInvalid", f"the model has no output {unknown[0]!r}; it gives {', '.join(given)}",
                             field="spec.interface.outputs", value=unknown[0], remedy="name the model's own outputs, or "
                                                                                     "leave outputs out to serve all")
         return {name: given[name] for name in self.wanted} if self.wanted else given
+
+
+def _tensors(answers: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+    """By name. Those of tuples (``logits.0``) count where there is no other: beside tensors, tuples hold what single
+    layers made."""
+    return {name: value for name, value in answers.items() if isinstance(value, torch.Tensor)} or {
+        f"{name}.{place}": value for name, values in answers.items() if isinstance(values, tuple)
+        for place, value in enumerate(values) if isinstance(value, torch.Tensor)}
 
 
 def _text_inputs(path: Path, model: Any, interface: Interface | None) -> tuple[Tokenize | None, tuple[TensorSpec, ...]]:
@@ -279,6 +287,8 @@ def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str
                 value = module(**{name: torch.from_numpy(array) for name, array in example.items()})
         except Exception as error:  # the library's models fail in as many ways as there are kinds of them
             raise _unsupported(model, inputs, error) from error
+        if not len(value):
+            raise unsupported(f"{type(model).__name__} answers no tensor", type(model).__name__, model)
         names = names or list(value)
         seen.append(observed_outputs(value, names, 2))
     return Interface(inputs=inputs, outputs=with_free_sizes(*seen))

@@ -102,6 +102,11 @@ TASKS: dict[str, Task] = {
                                          num_detection_tokens=5),
         {"pixel_values": (3, 32, 48)},
         {"logits": (5, 3), "pred_boxes": (5, 4), "last_hidden_state": (30, 32)}),
+    "characters, and parts of words, as a tuple of tensors": (
+        "MgpstrForSceneTextRecognition",
+        lambda: transformers.MgpstrConfig(**SMALL, image_size=[16, 32], patch_size=8, max_token_length=5,
+                                          num_character_labels=11, num_bpe_labels=12, num_wordpiece_labels=13),
+        {"pixel_values": (3, 16, 32)}, {"logits.0": (5, 11), "logits.1": (5, 12), "logits.2": (5, 13)}),
     "depth": (
         "DPTForDepthEstimation",
         lambda: transformers.DPTConfig(**{**IMAGE, "num_hidden_layers": 4}, backbone_out_indices=[0, 1, 2, 3],
