@@ -103,9 +103,9 @@ def _merged_spec(own: TensorSpec, stated: TensorSpec, *, batched: bool) -> Tenso
         not isinstance(mine, int) or not isinstance(size, int) or size == mine
         for size, mine in zip(stated.shape, own.shape, strict=True))
     if not fits:
-        raise UserError("InterfaceInvalid", f"input {name!r} is {own.dtype} {shape_text(own.shape)} in the model, not "
-                        f"{stated.dtype} {shape_text(stated.shape)}", field=field, value=list(stated.shape),
-                        remedy="write what the model takes")
+        raise UserError("InterfaceInvalid", f"input {name!r} is {own.dtype} {shape_text(own.shape)} in the model",
+                        field=field, value=f"{stated.dtype} {shape_text(stated.shape)}",
+                        remedy=f"write dtype: {own.dtype}, shape: {shape_text(own.shape)}")
     sizes = tuple(mine if isinstance(mine, int) or (axis == 0 and size == BATCH) else size
                   for axis, (mine, size) in enumerate(zip(own.shape, stated.shape, strict=True)))
     return dataclasses.replace(own, shape=sizes)

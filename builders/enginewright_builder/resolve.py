@@ -54,6 +54,7 @@ from enginewright_builder.sources.fetching import fetch
 from enginewright_builder.sources.formats import Located, locate, size_bytes
 from enginewright_builder.sources.saved_model import signature_interface
 from enginewright_builder.sources.signature import asked_for
+from enginewright_builder.sources.torchscript import TORCHSCRIPT, needs_interface
 from enginewright_builder.texts import check_texts, text_input
 
 # Formats that say their inputs to who only reads them.
@@ -103,10 +104,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     for index, step in enumerate(request.interface.postprocess if request.interface else ()):
         check_detection_source(located, step, f"spec.interface.postprocess[{index}].detection.fromSource")
     _check_images(located, stated)
-    if located.format in tensorflow_packages.FORMATS:
-        tensorflow_packages.packages()
-    if located.format in _TELLING:
-        _own_interface(located, own)
+    _check_format(located, own)
     metric_graph = find_metric(request.accuracy.metric, beside)
     notes = list(located.notes)
     half, other = captured.halves(request)
@@ -152,6 +150,16 @@ def _check_beside_sequences(request: BuildRequest) -> None:
         if given:
             raise UserError("RequestInvalid", "cannot stand beside spec.interface.sequenceBatching", field=field,
                             value=value, remedy=f"{remedy}, or let clients carry the state")
+
+
+def _check_format(located: Located, own: Interface | None) -> None:
+    """What the format needs beside the source, and what the source tells of its inputs."""
+    if located.format in tensorflow_packages.FORMATS:
+        tensorflow_packages.packages()
+    if located.format == TORCHSCRIPT and not (own and own.inputs):
+        raise needs_interface(located.path)
+    if located.format in _TELLING:
+        _own_interface(located, own)
 
 
 def _check_images(located: Located, stated: Interface | None) -> None:

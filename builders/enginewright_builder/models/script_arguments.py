@@ -12,11 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from enginewright_builder.errors import UserError
+from enginewright_builder.sources.torchscript import DICT, LIST, NUMBERS, TENSOR, TENSORS, input_examples
 
-# Types as TorchScript writes them.
-_NUMBERS = ("int", "float", "bool", "number", "Scalar")
-_TENSOR, _TENSORS = "Tensor", ("Tensor", "Optional[Tensor]")
-_LIST, _DICT = "List[Tensor]", "Dict[str, Tensor]"
 _TUPLE = re.compile(r"Tuple\[Tensor(, Tensor)*\]")
 
 
@@ -40,9 +37,9 @@ def arguments_of(module: torch.jit.ScriptModule, names: Sequence[str]) -> Argume
     for name, kind in arguments:
         if not left:
             break
-        if kind in _NUMBERS:
+        if kind in NUMBERS:
             numbers.add(left[0])
-        elif kind not in _TENSORS:
+        elif kind not in TENSORS:
             taken.append(_gathered(name, kind, left))
             continue
         taken.append(left.pop(0))
@@ -52,39 +49,32 @@ def arguments_of(module: torch.jit.ScriptModule, names: Sequence[str]) -> Argume
                         remedy=f"name {', '.join(input_names(module))}, in this order")
     apart = all(isinstance(one, str) for one in taken)
     returned = [str(one.type) for one in schema.returns]
-    plain = len(taken) == len(arguments) and all(kind == _TENSOR for _, kind in arguments) and all(
-        kind == _TENSOR or _TUPLE.fullmatch(kind) for kind in returned)
+    plain = len(taken) == len(arguments) and all(kind == TENSOR for _, kind in arguments) and all(
+        kind == TENSOR or _TUPLE.fullmatch(kind) for kind in returned)
     return Arguments(numbers=frozenset(numbers), plain=plain,
                      structure=None if apart else pytree.tree_structure((tuple(taken), {})))
 
 
 def input_names(module: torch.jit.ScriptModule) -> list[str]:
     """As inputs may be called, with one tensor for each list, tuple or dict of them."""
-    return [_examples(str(one.name), str(one.type))[0] for one in
+    return [input_examples(str(one.name), str(one.type))[0] for one in
             module.forward.schema.arguments[1:]]  # type: ignore[attr-defined]
 
 
 def _gathered(argument: str, kind: str, left: list[str]) -> Any:
     """Takes the inputs of one argument off the front of ``left``."""
-    if kind not in (_LIST, _DICT) and not _TUPLE.fullmatch(kind):
+    if kind not in (LIST, DICT) and not _TUPLE.fullmatch(kind):
         raise UserError("UnsupportedModel", f"the model takes {argument!r} as {kind}, and a request holds tensors",
                         field="spec.source.uri", value=f"{argument}: {kind}",
                         remedy="let its forward take tensors, or lists, tuples or dicts of tensors")
     count = next((place for place, name in enumerate(left) if not name.startswith(f"{argument}.")), len(left))
     keys = [name.removeprefix(f"{argument}.") for name in left[:count]]
-    wanted = kind.count(_TENSOR) if kind.startswith("Tuple") else max(1, count)
-    if not keys or (kind != _DICT and keys != [str(place) for place in range(wanted)]):
+    wanted = kind.count(TENSOR) if kind.startswith("Tuple") else max(1, count)
+    if not keys or (kind != DICT and keys != [str(place) for place in range(wanted)]):
         raise UserError("InterfaceInvalid", f"the model takes {argument!r} as {kind}, of which each tensor is an input",
                         field="spec.interface.inputs", value=", ".join(left[:max(1, count)]),
-                        remedy=f"name the tensors {' and '.join(_examples(argument, kind))}")
+                        remedy=f"name the tensors {' and '.join(input_examples(argument, kind))}")
     del left[:count]
-    if kind == _DICT:
+    if kind == DICT:
         return dict.fromkeys(keys)
-    return keys if kind == _LIST else tuple(keys)
-
-
-def _examples(argument: str, kind: str) -> list[str]:
-    if kind == _DICT:
-        return [f"{argument}.key", f"{argument}.other"]
-    return [argument] if kind in (*_NUMBERS, *_TENSORS) else [
-        f"{argument}.{place}" for place in range(kind.count(_TENSOR) if kind.startswith("Tuple") else 2)]
+    return keys if kind == LIST else tuple(keys)

@@ -15,7 +15,7 @@ from enginewright_builder.contract import Interface
 from enginewright_builder.errors import BuilderError, UserError, first_line, known_or, last_line
 from enginewright_builder.models.base import SourceModel, not_in
 from enginewright_builder.models.onnx import OnnxModel
-from enginewright_builder.models.script_arguments import arguments_of, input_names
+from enginewright_builder.models.script_arguments import arguments_of
 from enginewright_builder.models.script_translations import teach_exporter
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_arguments import Called
@@ -34,7 +34,7 @@ from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.models.torch_whole import through_onnx
 from enginewright_builder.onnx_names import finish_names, placeholder_names
 from enginewright_builder.shapes import STRING, checked, size_range, takes_batches
-from enginewright_builder.sources.torchscript import check_script, check_torchscript
+from enginewright_builder.sources.torchscript import check_script, check_torchscript, needs_interface
 from enginewright_builder.tensors import Tensors
 
 
@@ -77,10 +77,7 @@ def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu
     check_as_torch_reads(path, check_script)
     module = _load(path)
     if interface is None or not interface.inputs:
-        example = ", ".join(f"{{name: {name}, dtype: float32, shape: [batch, 16]}}" for name in input_names(module))
-        raise UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
-                        field="spec.interface", value="", remedy=f"write for example interface: "
-                                                                 f"{{inputs: [{example}]}}")
+        raise needs_interface(path)
     values = constants_of(interface, interface)
     stated = checked(without_constants(interface))
     if texts := [spec.name for spec in stated.inputs if spec.dtype == STRING]:

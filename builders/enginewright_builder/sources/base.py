@@ -5,8 +5,9 @@ A new scheme (object store, model hub) is a new module with a :class:`Fetcher` t
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,7 @@ from enginewright_builder.errors import UserError
 CHUNK_BYTES = 4 << 20
 # Larger than any single-device model; stops a stream that never ends before it fills the node's disk.
 DEFAULT_SIZE_LIMIT = 200 << 30
+_MOST_NAMES = 8
 
 
 def _silent(fraction: float, detail: str) -> None:
@@ -56,6 +58,14 @@ class Blob:
 
     digest: str
     size: int
+
+
+def listed(names: Iterable[str], wanted: str) -> str:
+    """A few of ``names`` for a message, those first that ``wanted`` may be a slip of; empty where there are none."""
+    found = sorted(names)
+    alike = difflib.get_close_matches(wanted, found)
+    first = [*alike, *(name for name in found if name not in alike)][:_MOST_NAMES]
+    return ", ".join(first) + (", …" if len(found) > len(first) else "")
 
 
 class Fetcher(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from enginewright_builder.sources.own_names import leads_astray
 from enginewright_builder.sources.saved_model import GRAPH, check_saved_model
 from enginewright_builder.sources.tensorflow_packages import KERAS, SAVED_MODEL
 from enginewright_builder.sources.torch_archive import without_folder
-from enginewright_builder.sources.torchscript import check_torchscript
+from enginewright_builder.sources.torchscript import TORCHSCRIPT, check_torchscript
 from enginewright_builder.sources.torchserve import is_torchserve, unpack
 
-FORMATS = ("onnx", "huggingface", "exported-program", "torchscript", SAVED_MODEL, KERAS)
+FORMATS = ("onnx", "huggingface", "exported-program", TORCHSCRIPT, SAVED_MODEL, KERAS)
 
 # What accuracy is measured by, where the user brings a metric of their own: no model.
 METRIC_FILE = "metric.onnx"
@@ -33,7 +33,8 @@ _FIELD = "spec.source.uri"
 MOST_SETTINGS = 64 << 20
 PICKLE_SUFFIXES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 PICKLE_REMEDY = ("a pickle can run any code when it is opened: convert the weights to safetensors "
-                  "(model.save_pretrained(DIR) does), or export the model with torch.export.save or to ONNX")
+                  "(model.save_pretrained(DIR) does), or export the model with torch.export.save or to ONNX "
+                  "(scikit-learn's with skl2onnx)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,27 +100,31 @@ def _locate_folder(path: Path) -> Located:
         check_weight_index(path)
         for file in weights:
             check_safetensors(file)
-        ignored = ", ".join(file.name for file in pickles)
-        notes = (f"ignored {ignored}: safetensors are there, and pickles are never opened",) if ignored else ()
-        return Located(path=path, format="huggingface", notes=notes)
+        return Located(path=path, format="huggingface", notes=_ignored(pickles, "safetensors are there"))
     if (path / GRAPH).is_file():
         check_saved_model(path)
         return Located(path=path, format=SAVED_MODEL)
+    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts", "*.keras") for file in sorted(path.glob(pattern))
+              if file.name != METRIC_FILE and file not in pickles]
+    if len(models) == 1:
+        located = _locate_file(models[0])
+        return replace(located, notes=(*located.notes, *_ignored(pickles, f"{models[0].name} is there")))
+    if len(models) > 1:
+        raise UserError("FormatUnknown", f"the folder holds {len(models)} models: {_names(models)}", field=_FIELD,
+                        value=path, remedy="name one of the files in the URI")
     if pickles:
         names = ", ".join(file.name for file in pickles)
         raise UserError("PickleRefused", f"the folder holds its weights as pickle only ({names})", field=_FIELD,
                         value=path, remedy=PICKLE_REMEDY)
-    models = [file for pattern in ("*.onnx", "*.pt2", "*.pt", "*.ts", "*.keras") for file in sorted(path.glob(pattern))
-              if file.name != METRIC_FILE]
-    if len(models) == 1:
-        return _locate_file(models[0])
-    if len(models) > 1:
-        raise UserError("FormatUnknown", f"the folder holds {len(models)} models: {_names(models)}", field=_FIELD,
-                        value=path, remedy="name one of the files in the URI")
     found = _names(sorted(path.iterdir())) or "nothing"
     raise UserError("FormatUnknown", f"the folder is no model this builder knows; it holds {found}", field=_FIELD,
                     value=path, remedy="give a folder with config.json and *.safetensors, a SavedModel, or one .onnx, "
                                        ".pt2, .keras or TorchScript file")
+
+
+def _ignored(pickles: Sequence[Path], instead: str) -> tuple[str, ...]:
+    names = ", ".join(file.name for file in pickles)
+    return (f"ignored {names}: {instead}, and pickles are never opened",) if names else ()
 
 
 def _names(files: list[Path]) -> str:
@@ -155,7 +160,7 @@ def _locate_archive(path: Path) -> Located:
     members = _members(path)
     if "constants.pkl" in members and any(name.startswith("code/") for name in members):
         check_torchscript(path)
-        return Located(path=path, format="torchscript")
+        return Located(path=path, format=TORCHSCRIPT)
     if "archive_format" in members or "serialized_exported_program.json" in members:
         check_exported_program(path)
         return Located(path=path, format="exported-program")

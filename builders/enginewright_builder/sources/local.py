@@ -6,7 +6,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.base import FetchContext, unreadable
+from enginewright_builder.sources.base import FetchContext, listed, unreadable
 
 
 class PlainPathFetcher:
@@ -68,9 +68,9 @@ def _existing(path: Path, uri: str, context: FetchContext) -> Path:
         if path.exists():
             return path
         parent = path.parent
-        nearby = sorted(entry.name for entry in parent.iterdir())[:8] if parent.is_dir() else []
+        nearby = listed((entry.name for entry in parent.iterdir()), path.name) if parent.is_dir() else ""
     except PermissionError as error:
         raise unreadable(uri, error, context) from error
-    hint = f"; beside it are {', '.join(nearby)}" if nearby else ""
+    hint = f"; beside it are {nearby}" if nearby else ""
     raise UserError("SourceNotFound", f"there is nothing at {uri!r}{hint}", field=context.field, value=uri,
                     remedy="name a file or folder that exists")

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from enginewright_builder.errors import TransientError, UserError, brief
 from enginewright_builder.foreign_names import check_names
 from enginewright_builder.objectstore.client import ENDPOINTS, PART_BYTES, UnusableError, answer, connect
-from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.base import FetchContext, listed
 from enginewright_builder.sources.remote import (
     MOST_FILES,
     bad_credentials,
@@ -101,10 +101,11 @@ def _object(meta: Any) -> _Object:
 def _nothing(store: Any, key: str, uri: str, context: FetchContext) -> UserError:
     import obstore
 
-    parent = key.rpartition("/")[0]
+    parent, _, wanted = key.rpartition("/")
     nearby = obstore.list_with_delimiter(store, prefix=parent or None)
-    names = sorted([*nearby["common_prefixes"], *(entry["path"] for entry in nearby["objects"])])[:8]
-    hint = f"; beside it are {', '.join(PurePosixPath(name).name for name in names)}" if names else ""
+    paths = [*nearby["common_prefixes"], *(entry["path"] for entry in nearby["objects"])]
+    names = listed((PurePosixPath(path).name for path in paths), wanted)
+    hint = f"; beside it are {names}" if names else ""
     return UserError("SourceNotFound", f"there is nothing at {uri!r}{hint}", field=context.field, value=uri,
                      remedy="name an object, or a prefix below which objects are")
 

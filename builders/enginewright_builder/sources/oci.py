@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_names import check_names
-from enginewright_builder.sources.base import FetchContext
+from enginewright_builder.sources.base import FetchContext, listed
 from enginewright_builder.sources.layers import Layers, is_at
 from enginewright_builder.sources.oci_manifest import Layer, find_manifest, is_image, layers_of
 from enginewright_builder.sources.remote import check_model, tidy_environment
@@ -137,7 +137,7 @@ def _download(registry: Registry, layers: Sequence[Layer], found: Layers, blob: 
 def _laid_out(found: Layers, root: Path, path: str, wanted: str, uri: str, context: FetchContext) -> Path:
     names = found.names
     if wanted and not names:
-        nearby = ", ".join(sorted(found.tops)[:8]) or "nothing"
+        nearby = listed(found.tops, wanted.partition("/")[0]) or "nothing"
         raise UserError("SourceNotFound", f"{uri} has no /{wanted}; at its top is {nearby}", field=context.field,
                         value=uri, remedy="name the folder or file that it has behind the tag or digest")
     if names != [path]:

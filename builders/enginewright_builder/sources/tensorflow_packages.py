@@ -19,7 +19,7 @@ def packages() -> Path:
     if folder and (Path(folder) / "tensorflow").is_dir():
         return Path(folder)
     raise UserError("TensorflowMissing", "this builder image has no TensorFlow, which SavedModels and Keras models are "
-                    "converted with", field="spec.source.format", value=f"{PACKAGES_VARIABLE}={folder}",
+                    "converted with", field="spec.source.format", value=folder,
                     remedy="let the platform use the image enginewright-builder-tensorflow (images.builder of the "
                            f"operator's chart; by hand, let {PACKAGES_VARIABLE} name a folder with the packages of "
                            "requirements/tensorflow.txt), or give ONNX")

@@ -10,7 +10,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from enginewright_builder.errors import UserError
 from enginewright_builder.sources.torch_archive import TorchArchive, opened
+
+TORCHSCRIPT = "torchscript"
+# Types as TorchScript writes them.
+NUMBERS = ("int", "float", "bool", "number", "Scalar")
+TENSOR, TENSORS = "Tensor", ("Tensor", "Optional[Tensor]")
+LIST, DICT = "List[Tensor]", "Dict[str, Tensor]"
+# The first class that a pickle names is that of the whole model.
+_ROOT = re.compile(rb"c(__torch__[\w.]*)\n(\w+)\n", re.ASCII)
+_ARGUMENT = re.compile(r"^ +(\w+): ([^=\n]+?)(?:=.*)?,?$", re.ASCII | re.MULTILINE)
 
 # Whole words, wherever they stand: TorchScript's parser takes white space and comments within a name.
 _REFUSED = re.compile(r"\b(?:from_file|save)\b", re.ASCII)
@@ -29,6 +39,34 @@ def check_torchscript(path: Path) -> None:
     damaged archive."""
     with opened(path) as archive:
         check_script(archive)
+
+
+def needs_interface(path: Path) -> UserError:
+    """``InterfaceNeeded``, with the names of the inputs as far as the code tells them."""
+    example = ", ".join(f"{{name: {name}, dtype: float32, shape: [batch, 16]}}" for name in _input_names(path))
+    return UserError("InterfaceNeeded", "TorchScript does not say the types and shapes of its inputs",
+                     field="spec.interface", value="", remedy=f"write for example interface: {{inputs: [{example}]}}")
+
+
+def _input_names(path: Path) -> list[str]:
+    """As inputs may be called, with one or two tensors for each list, tuple or dict of them; ``input`` where the code
+    is not written as PyTorch writes it."""
+    with opened(path) as archive:
+        root = _ROOT.search(archive.read("data.pkl"))
+        name = b".".join(root.groups()).decode() if root else ""
+        forward = re.compile(rf"def forward\(self: {re.escape(name)}(?=[,)])(.*?)\) -> ", re.DOTALL)
+        found = next(filter(None, (forward.search(archive.text(member)) for member in archive.names
+                                   if member.startswith("code/") and member.endswith(".py"))), None)
+    arguments = _ARGUMENT.findall(found[1]) if found else ()
+    return [one for name, kind in arguments for one in input_examples(name, kind)] or ["input"]
+
+
+def input_examples(argument: str, kind: str) -> list[str]:
+    """What the tensors of an argument of type ``kind`` may be called as inputs."""
+    if kind == DICT:
+        return [f"{argument}.key", f"{argument}.other"]
+    return [argument] if kind in (*NUMBERS, *TENSORS) else [
+        f"{argument}.{place}" for place in range(kind.count(TENSOR) if kind.startswith("Tuple") else 2)]
 
 
 def check_script(archive: TorchArchive) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,16 @@ def test_huggingface_folder_ignores_pickles_beside_safetensors_and_says_so(safet
     located = locate(folder)
     assert located.format == "huggingface"
     assert "pytorch_model.bin" in located.notes[0]
+
+
+def test_a_folder_with_one_model_ignores_pickles_beside_it_and_says_so(perceptron: Path, tmp_path: Path) -> None:
+    shutil.copy(perceptron, tmp_path / "net.onnx")
+    for name in ("optimizer.pt", "scaler.pkl", "pytorch_model.bin"):
+        torch_archive(tmp_path / name)
+    located = locate(tmp_path)
+    assert located.path == tmp_path / "net.onnx"
+    assert located.notes == ("ignored optimizer.pt, pytorch_model.bin, scaler.pkl: net.onnx is there, and pickles are "
+                             "never opened",)
 
 
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPT2LMHeadModel"])

@@ -156,7 +156,7 @@ class TestTorchScript:
         with pytest.raises(UserError) as caught:
             load_model(locate(script))
         assert (caught.value.reason, caught.value.field) == ("InterfaceNeeded", "spec.interface")
-        assert "inputs: [{name: " in caught.value.remedy
+        assert "inputs: [{name: input, dtype: " in caught.value.remedy
 
     def test_exports(self, script: Path, tmp_path: Path) -> None:
         model = load_model(locate(script), IMAGE)

@@ -6,9 +6,11 @@ import dataclasses
 import io
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,11 +199,13 @@ def test_texts_for_a_model_without_tokenizer(perceptron: Path, request_for: Make
     (TensorSpec(name="x", dtype="float32", shape=(4, 16)), "fixed size 4"),
     (TensorSpec(name="x", dtype="float32", shape=("batch", "9..3")), "no size"),
     (TensorSpec(name="x", dtype="float32", shape=("batch", -3)), "no size"),
+    (TensorSpec(name="x", dtype="float64", shape=("batch", 16)),
+     "'x' is float32 [batch, 16] in the model float64 [batch, 16] write dtype: float32, shape: [batch, 16]"),
 ])
 def test_absurd_interface(spec: TensorSpec, told: str, perceptron: Path, request_for: Make, tmp_path: Path) -> None:
     error = refused(request_for(perceptron, interface=Interface(inputs=(spec,))), tmp_path)
     assert error.reason == "InterfaceInvalid"
-    assert told in f"{error.message} {error.value}"
+    assert told in f"{error.message} {error.value} {error.remedy}"
 
 
 def test_padding_that_does_not_fit_the_graph_is_refused_before_a_device_is_used(perceptron: Path, request_for: Make,
@@ -209,6 +213,32 @@ def test_padding_that_does_not_fit_the_graph_is_refused_before_a_device_is_used(
     error = refused(request_for(perceptron, interface=Interface(padding=Padding(mask="attention_mask"))), tmp_path)
     assert (error.reason, error.field, error.value) == ("InterfaceInvalid", "spec.interface.padding.mask",
                                                         "attention_mask")
+
+
+def test_torchscript_without_an_interface_is_refused_before_a_device_is_used(request_for: Make, tmp_path: Path) -> None:
+    path = tmp_path / "m.pt"
+    members = {"constants.pkl": b"", "version": b"3", "data.pkl": b"\x80\x02c__torch__.own\nNet\nq.",
+               "code/__torch__/own.py": _FORWARDS}
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in members.items():
+            file.writestr(f"m/{name}", content)
+    error = refused(request_for(path), tmp_path)
+    assert (error.reason, error.field) == ("InterfaceNeeded", "spec.interface")
+    assert re.findall(r"name: ([\w.]+)", error.remedy) == ["ids", "rows.0", "rows.1", "by.key", "by.other", "most"]
+
+
+_FORWARDS = b"""class Layer(Module):
+  def forward(self: __torch__.own.NetLayer,
+    x: Tensor) -> Tensor:
+    return x
+class Net(Module):
+  def forward(self: __torch__.own.Net,
+    ids: Optional[Tensor],
+    rows: Tuple[Tensor, Tensor],
+    by: Dict[str, Tensor],
+    most: int=3) -> Tuple[Tensor, Tensor]:
+    return rows
+"""
 
 
 def test_missing_store(perceptron: Path, request_for: Make, tmp_path: Path) -> None:

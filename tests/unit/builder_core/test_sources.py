@@ -69,6 +69,15 @@ def test_bad_uri_is_refused_with_a_remedy(uri: str, reason: str, remedy: str, vo
     assert remedy in caught.value.remedy
 
 
+def test_of_many_names_that_is_told_first_which_was_meant(volume: Path, tmp_path: Path) -> None:
+    for name in (*(f"a{number}.npz" for number in range(9)), "weather.onnx"):
+        (volume / name).touch()
+    with pytest.raises(UserError) as caught:
+        fetch("pvc://models/wether.onnx", context(tmp_path))
+    assert "; beside it are weather.onnx, a0.npz, a1.npz, a2.npz, a3.npz, a4.npz, a5.npz, a6.npz, …" in (
+        caught.value.message)
+
+
 @pytest.mark.parametrize("closed", ["net/weights", "net/1_Pooling"])
 def test_what_may_not_be_read_is_told(closed: str, volume: Path, tmp_path: Path,
                                       monkeypatch: pytest.MonkeyPatch) -> None:
