@@ -76,7 +76,19 @@ GPU = {
             {},
             {"pods": (pod(waiting_reason="CreateContainerConfigError", waiting_message="no key"),)},
             "False/PodCannotStart",
-            ["no key"],
+            ["no key."],
+        ),
+        (
+            {},
+            {"pods": (pod(waiting_reason="CreateContainerConfigError", waiting_message='secret "hub" not found'),)},
+            "False/PodCannotStart",
+            ['secret "hub" not found. Create it', "the field of the spec that names it"],
+        ),
+        (
+            {},
+            {"pods": (pod(unschedulable="0/1 nodes: pod has unbound immediate PersistentVolumeClaims. not found"),)},
+            "False/Unschedulable",
+            ["A claim that it mounts has no volume", "kubectl describe pvc"],
         ),
         ({"engine": {"queueName": "gpus"}}, {}, "False/WaitingForQueue", ["Kueue queue gpus"]),
         (

@@ -157,8 +157,8 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
     if pod.unschedulable:
         return Trouble(
             reason=Reason.UNSCHEDULABLE,
-            message=f"No node can take pod {pod.name}: {pod.unschedulable.rstrip('.')}.{wanted_hardware(placement)}"
-            f"{room}",
+            message=f"No node can take pod {pod.name}: {pod.unschedulable.rstrip('.')}.{_unbound(pod)}"
+            f"{wanted_hardware(placement)}{room}",
         )
     if pod.waiting_reason in IMAGE_REASONS:
         detail = f" {pod.waiting_message.rstrip('.')}." if pod.waiting_message else ""
@@ -168,11 +168,26 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
             f"image's name and the pull secrets.",
         )
     if pod.waiting_reason.endswith("Error"):
+        detail = f": {pod.waiting_message.rstrip('.')}" if pod.waiting_message else ""
         return Trouble(
             reason=Reason.POD_CANNOT_START,
-            message=f"Pod {pod.name} cannot start ({pod.waiting_reason}): {pod.waiting_message}",
+            message=f"Pod {pod.name} cannot start ({pod.waiting_reason}){detail}.{_lacking(pod)}",
         )
     return None
+
+
+def _unbound(pod: PodView) -> str:
+    if "unbound immediate PersistentVolumeClaims" not in pod.unschedulable:
+        return ""
+    return (" A claim that it mounts has no volume, mostly for lack of a storage class that can do its access mode; "
+            "check with: kubectl describe pvc.")
+
+
+def _lacking(pod: PodView) -> str:
+    """Of a Secret or ConfigMap that is not there, which the kubelet goes on looking for."""
+    if "not found" not in pod.waiting_message:
+        return ""
+    return " Create it, and the pod starts; or correct the field of the spec that names it."
 
 
 def podless(job: JobView, now: datetime, namespace: str, *, queued: bool = False) -> Trouble | None:
