@@ -88,7 +88,7 @@ GPU = {
             {},
             {"pods": (pod(unschedulable="0/1 nodes: pod has unbound immediate PersistentVolumeClaims. not found"),)},
             "False/Unschedulable",
-            ["A claim that it mounts has no volume", "kubectl describe pvc"],
+            ["A claim that it mounts has no volume", "the events of the claim say why"],
         ),
         ({"engine": {"queueName": "gpus"}}, {}, "False/WaitingForQueue", ["Kueue queue gpus"]),
         (

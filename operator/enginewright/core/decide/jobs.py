@@ -180,7 +180,7 @@ def _unbound(pod: PodView) -> str:
     if "unbound immediate PersistentVolumeClaims" not in pod.unschedulable:
         return ""
     return (" A claim that it mounts has no volume, mostly for lack of a storage class that can do its access mode; "
-            "check with: kubectl describe pvc.")
+            "the events of the claim say why.")
 
 
 def _lacking(pod: PodView) -> str:
