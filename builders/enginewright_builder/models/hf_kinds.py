@@ -260,7 +260,8 @@ def _least_frames(model: Any) -> int:
 
 
 def _least_samples(config: Any, samples: int) -> int:
-    """Of which the convolutions still make so many frames."""
+    """Of which the convolutions still make so many frames, where SEW makes one of several."""
+    samples *= getattr(config, "squeeze_factor", 1)
     for kernel, stride in zip(reversed(config.conv_kernel), reversed(config.conv_stride), strict=True):
         samples = (samples - 1) * stride + kernel
     return samples

@@ -81,6 +81,11 @@ TASKS: dict[str, Task] = {
         "CLIPModel", clip,
         {"input_ids": ("1..20",), "attention_mask": ("1..20",), "pixel_values": (3, 32, 32)},
         {"text_embeds": (16,), "image_embeds": (16,)}),
+    "speech to letters, of frames in pairs": (
+        "SEWForCTC",
+        lambda: transformers.SEWConfig(**SMALL, conv_dim=(16, 16), conv_kernel=(10, 8), conv_stride=(5, 4),
+                                       num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, vocab_size=32),
+        {"input_values": ("65..480000",)}, {"logits": ("logits_1", 32)}),
     "speech to letters": ("Wav2Vec2ForCTC", sound, {"input_values": ("400..480000",)}, {"logits": ("logits_1", 32)}),
     "speakers": (
         "WavLMForXVector",
