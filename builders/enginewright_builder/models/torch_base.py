@@ -32,6 +32,9 @@ EXAMPLE_BATCH = 3
 EXAMPLE_SIZE = 16
 # A size for an error's words.
 _SUCH_AS = 128
+# Of one call. The largest models without a loop run some thousands. PyTorch's exporter writes fewer than a hundred of
+# them a second, and was not done with 28,000 after a quarter of an hour.
+_MOST_OPERATORS = 20_000
 
 
 class TorchModel:
@@ -74,10 +77,7 @@ class TorchModel:
     def operators(self, size: int) -> int:
         """How many operators one call runs, with ``size`` for each free size."""
         example = example_inputs(self.interface, 1, size=size, end_token=self.end_token)
-        counting = _Counting()  # type: ignore[no-untyped-call]
-        with torch.no_grad(), counting:
-            self._adapted(*self._tensors(example))
-        return counting.operators
+        return _counted(self._adapted, self._tensors(example))
 
     def bind(self, inputs: Tensors) -> Call:
         return on_device(self._adapted, self._tensors(inputs), self.device)
@@ -85,8 +85,10 @@ class TorchModel:
     def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
         """The module itself in half precision, rather than a conversion of its FP32 graph: what the framework keeps in
         FP32 within its operators stays so."""
+        program = self._program(precision)
+        _check_loops(program)
         try:
-            write_onnx(self._program(precision), self.interface, path, opset)
+            write_onnx(program, self.interface, path, opset)
         except Exception as error:
             raise export_failed(error, self.interface) from error
         if precision == "bf16":
@@ -110,6 +112,24 @@ class TorchModel:
     def _tensors(self, inputs: Tensors) -> tuple[torch.Tensor, ...]:
         return tuple(torch.from_numpy(np.ascontiguousarray(inputs[spec.name])).to(self.device)
                      for spec in self.interface.inputs)
+
+
+def _check_loops(program: TorchProgram) -> None:
+    """Raises :class:`UserError` ``UnsupportedModel`` for a graph that nobody would wait for."""
+    operators = _counted(program.module, program.args)
+    if operators > _MOST_OPERATORS:
+        raise UserError("UnsupportedModel", f"one call runs {operators:,} operators, as a loop over tokens or steps "
+                        f"does: PyTorch's exporter writes out each, and the build takes {_MOST_OPERATORS:,} at most",
+                        field="spec.source", value=operators,
+                        remedy="give an ONNX file that has the loop as such (Loop, Scan), or the body of the loop as "
+                               "the model, for clients to call step by step")
+
+
+def _counted(module: Any, arguments: tuple[torch.Tensor, ...]) -> int:
+    counting = _Counting()  # type: ignore[no-untyped-call]
+    with torch.no_grad(), counting:
+        module(*arguments)
+    return counting.operators
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]

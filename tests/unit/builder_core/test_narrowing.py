@@ -229,6 +229,23 @@ def test_a_loop_over_tokens_makes_no_graph_of_too_many_operators(each: int, toke
     assert [one.source.interface.inputs[0].shape[1] for one in tried(source) if not one.as_ran] == tokens
 
 
+def test_a_long_loop_is_refused_by_name(tmp_path: Path) -> None:
+    """Nobody would wait for its graph."""
+    import torch
+
+    class Decoding(torch.nn.Module):
+        def forward(self, points: torch.Tensor) -> torch.Tensor:
+            for _ in range(10_001):
+                points = (points * 0.5).abs()
+            return points[:, :, 0]
+
+    source = TorchModel(Decoding().eval(), posterior().interface, name="m")
+    with pytest.raises(UserError, match=r"one call runs 2\d,\d{3} operators") as caught:
+        export_model(source, tmp_path, [samples(source, 2, seed=1)])
+    assert caught.value.reason == "UnsupportedModel"
+    assert not list(narrower(Opened(source=source, stated=None), caught.value, "huggingface", packaged=True))
+
+
 def test_many_operators_that_no_length_saves_are_exported() -> None:
     assert is_too_long(64, lambda length: 100 * length)
     assert not is_too_long(32, lambda length: 100 * length)
