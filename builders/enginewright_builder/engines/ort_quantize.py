@@ -252,18 +252,22 @@ def _prepared(source: Path, workspace: Path) -> str:
     if not prepared.exists():
         unfinished = workspace / "prepared.part.onnx"
         quant_pre_process(str(source), str(unfinished), skip_symbolic_shape=True)
-        _name_nodes(unfinished)
+        _tidy(unfinished)
         os.replace(unfinished, prepared)
     return str(prepared)
 
 
-def _name_nodes(path: Path) -> None:
-    """The tools leave nodes out by name, so each needs one."""
+def _tidy(path: Path) -> None:
+    """The tools leave nodes out by name, so each needs one. They transpose a Gemm's weights under their name, so that a
+    shape which PyTorch's exporter states of these beside the graph would contradict them."""
     import onnx
 
     model = onnx.load(str(path), load_external_data=False)
     for node in model.graph.node:
         node.name = node.name or f"{node.op_type}:{node.output[0]}"
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for value in [value for value in model.graph.value_info if value.name in weights]:
+        model.graph.value_info.remove(value)
     onnx.save(model, str(path))
 
 

@@ -106,6 +106,25 @@ def test_int8_weights_give_up_a_bit_whatever_the_build_node_has(model: ExportedM
     assert np.abs(weights(artifact.files["model.onnx"]).astype(int)).max() == 64
 
 
+@pytest.mark.parametrize("precision", ["int8-dynamic", "int8-static", "int8-weight-only"])
+def test_weights_that_the_graph_states_the_shape_of_twice_are_quantised(precision: str, model: ExportedModel,
+                                                                        context: BuildContext) -> None:
+    """As PyTorch's exporter writes a Linear: a Gemm with its weights transposed, and their shape beside the graph."""
+    rows = np.random.default_rng(0).normal(size=(32, 64)).astype(np.float32)
+    graph = onnx.load(model.path)
+    graph.graph.node[0].CopyFrom(helper.make_node("Gemm", ["x", "w"], ["y"], name="product", transB=1))
+    graph.graph.initializer[0].CopyFrom(numpy_helper.from_array(rows, "w"))
+    graph.graph.value_info.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, rows.shape))
+    onnx.save(graph, model.path)
+    data = np.random.default_rng(1).normal(size=(8, 64)).astype(np.float32)
+    artifact = OnnxRuntimeEngine().build(Rung(backend="onnxruntime", precision=precision), model,
+                                         replace(context, calibration=({"x": data},)))
+    runner = OnnxRuntimeEngine().load(artifact)
+    expected = data @ rows.T
+    assert np.abs(runner({"x": data})["y"] - expected).max() < 0.1 * np.abs(expected).max()
+    runner.close()
+
+
 def test_fp16_of_an_onnx_source_is_converted_and_keeps_its_interface(model: ExportedModel, context: BuildContext,
                                                                      tmp_path: Path) -> None:
     ort_gpu.half_graph(model, context, tmp_path / "half.onnx")
