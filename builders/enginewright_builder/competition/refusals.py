@@ -55,15 +55,28 @@ def accuracy_not_reached(summaries: tuple[CandidateSummary, ...], accuracy: Accu
     was asked for."""
     measured = [one for one in summaries if one.name in asked_for and one.accuracy_low is not None]
     best = max(measured, key=lambda one: one.accuracy_low or 0.0, default=None)
-    figures = (f"the closest is {best.name} with {accuracy.metric} {best.accuracy:.4f} "
-               f"(lower bound {best.accuracy_low:.4f})" if best else "none could be measured")
-    if best is not None and (best.accuracy_low or 0.0) >= 1 - accuracy.tolerance:
+    if best is None:
+        return _none_measured(summaries, asked_for, precision)
+    if (best.accuracy_low or 0.0) >= 1 - accuracy.tolerance:
         return _lost_elsewhere(summaries, best, accuracy, precision)
+    figures = (f"the closest is {best.name} with {accuracy.metric} {best.accuracy:.4f} "
+               f"(lower bound {best.accuracy_low:.4f})")
     return NothingToServeError(
         "AccuracyNotReached", f"no candidate asked for reaches {accuracy.metric} ≥ {1 - accuracy.tolerance:.4g}: "
                               f"{figures}{_offer(summaries)}", summaries,
         field="spec.accuracy.maxLoss", value=accuracy.tolerance,
         remedy=_one_of("raise it", *_more_candidates(summaries, precision), "give more evaluation samples"))
+
+
+def _none_measured(summaries: tuple[CandidateSummary, ...], asked_for: Collection[str], precision: str
+                   ) -> NothingToServeError:
+    """Where what stands in the way is no loss of accuracy."""
+    reasons = "; ".join(f"{one.name}: {_plain(one.reason)}" for one in summaries if one.name in asked_for)
+    return NothingToServeError(
+        "AccuracyNotReached", f"no candidate asked for could be measured: {reasons or 'there is none'}"
+                              f"{_offer(summaries)}", summaries,
+        field="spec.engine.precision", value=precision,
+        remedy=_one_of(*_more_candidates(summaries, precision), "change the model by what the reasons say"))
 
 
 def _lost_elsewhere(summaries: tuple[CandidateSummary, ...], best: CandidateSummary, accuracy: AccuracyRequest,

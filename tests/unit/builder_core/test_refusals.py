@@ -53,3 +53,14 @@ def test_where_none_is_accurate(candidates: tuple[CandidateSummary, ...], precis
     error = accuracy_not_reached(candidates, ACCURACY, {one.name for one in candidates}, precision)
     assert (error.field, error.value) == ("spec.accuracy.maxLoss", "0.01")
     assert error.remedy == remedy + SOURCE
+
+
+def test_candidates_that_failed_are_told_with_their_reasons() -> None:
+    failed = CandidateSummary(backend="onnxruntime", precision="int8-dynamic", name="onnxruntime int8-dynamic", batch=8,
+                              verdict="Failed", reason="shapes differ", accuracy=None, accuracy_low=None)
+    error = accuracy_not_reached((failed, candidate("fp32", "Offered")), ACCURACY, {failed.name}, "int8")
+    assert error.message == ("no candidate asked for could be measured: onnxruntime int8-dynamic: shapes differ; "
+                             "offered instead: onnxruntime fp32")
+    assert (error.field, error.value) == ("spec.engine.precision", "int8")
+    assert error.remedy == ("allow more precisions (spec.engine.precision: auto), or change the model by what the "
+                            "reasons say" + SOURCE)
