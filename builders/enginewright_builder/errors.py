@@ -133,6 +133,10 @@ def brief(error: BaseException, most: int = 300) -> str:
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
+# Where in its source ONNX Runtime found what it says behind it: a file, a line, and a signature of C++.
+_SIGNATURE = re.compile(r"/onnxruntime_src/\S+:\d+ [^()]*\((?:[^()]|\([^()]*\))*\)(?: const)?(?: \[[^\]]*\])? ")
+
+
 def _in_a_line(text: str, most: int) -> str:
-    plain = _COLOURS.sub("", text)
+    plain = _SIGNATURE.sub("", _COLOURS.sub("", text))
     return re.sub(r"//[^/@\s]*@", "//***@", " ".join(plain.split()))[:most]

@@ -107,3 +107,15 @@ def test_colours_of_a_terminal_stay_out_of_messages() -> None:
     """PyTorch's exporter writes them, and a condition of an object would show their codes."""
     error = RuntimeError("Failed. \x1b[96mThis is step 1/3\x1b[0m of exporting\n\x1b[1;31mmore\x1b[m")
     assert brief(error) == "Failed. This is step 1/3 of exporting more"
+
+
+@pytest.mark.parametrize(("inside", "left"), [
+    ("core/providers/cpu/tensor/reshape_helper.h:91 onnxruntime::ReshapeHelper::ReshapeHelper(const "
+     "onnxruntime::TensorShape&, onnxruntime::TensorShapeVector&, bool) size == wanted was false. ",
+     "size == wanted was false."),
+    ("core/graph/graph.cc:1587 void onnxruntime::Graph::Load() The model is invalid. ", "The model is invalid."),
+    ("a.cc:1 void f(std::function<void(int)>, T&&) const [with T = int] It is odd (1). ", "It is odd (1)."),
+])
+def test_signatures_of_onnx_runtime_stay_out_of_messages(inside: str, left: str) -> None:
+    """They are so long that what is wrong, which comes behind them, would be cut off."""
+    assert brief(RuntimeError(f"FAIL : /onnxruntime_src/onnxruntime/{inside}")) == f"FAIL : {left}"
