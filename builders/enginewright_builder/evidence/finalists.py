@@ -25,10 +25,10 @@ def count(request: BuildRequest, exported: ExportedModel, sample: Tensors, figur
           ) -> Counted:
     """The roofline's part, on the device itself. ``sample`` is one sample. What cannot be measured is a note, never an
     error."""
-    if exported.missing:
-        return Counted(notes=("The roofline was not measured: it counts operators of ONNX, which this model has not.",))
     if budget.left < appraisal.SECONDS:
         return Counted(notes=(appraisal.too_late(budget, "the roofline was"),))
+    if exported.missing:
+        return Counted(notes=("The roofline was not measured: it counts operators of ONNX, which this model has not.",))
     found, notes = _measure_work(exported, sample, figures, request.device.accelerator)
     return Counted(work=found[0], ceilings=found[1], notes=notes) if found else Counted(notes=notes)
 
