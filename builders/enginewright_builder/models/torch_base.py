@@ -115,7 +115,7 @@ class TorchModel:
 
 
 def _check_loops(program: TorchProgram) -> None:
-    """Raises :class:`UserError` ``UnsupportedModel`` for a graph that nobody would wait for."""
+    """Raises :class:`UserError` ``UnsupportedModel`` for a graph that takes the exporter too long."""
     operators = _counted(program.module, program.args)
     if operators > _MOST_OPERATORS:
         raise UserError("UnsupportedModel", f"one call runs {operators:,} operators, as a loop over tokens or steps "

@@ -230,7 +230,7 @@ def test_a_loop_over_tokens_makes_no_graph_of_too_many_operators(each: int, toke
 
 
 def test_a_long_loop_is_refused_by_name(tmp_path: Path) -> None:
-    """Nobody would wait for its graph."""
+    """The exporter would take too long for its graph."""
     import torch
 
     class Decoding(torch.nn.Module):
