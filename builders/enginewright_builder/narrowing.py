@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from enginewright_builder.models.torch_base import TorchModel
 
 T = TypeVar("T")
-# What is said of a model that has no ONNX, or none that answers as it does.
+# Reasons for which the build tries without ONNX: the export failed, or it answers otherwise than the model.
 NO_GRAPH = ("ExportFailed", "ExportMismatch")
 # The model fails on lengths that its configuration allows; or the exporter on free ones.
 _OF_SIZES = "spec.interface.inputs"

@@ -85,10 +85,13 @@ class TorchModel:
     def export_onnx(self, path: Path, opset: int, precision: str = "fp32") -> None:
         """The module itself in half precision, rather than a conversion of its FP32 graph: what the framework keeps in
         FP32 within its operators stays so."""
-        program = self._program(precision)
-        _check_loops(program)
         try:
+            program = self._program(precision)
+            if precision == "fp32":  # the first export; what runs in half precision need not run eagerly
+                _check_loops(program)
             write_onnx(program, self.interface, path, opset)
+        except UserError:
+            raise
         except Exception as error:
             raise export_failed(error, self.interface) from error
         if precision == "bf16":

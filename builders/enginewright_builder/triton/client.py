@@ -214,8 +214,8 @@ class Server(Within):
         return dict((await self._ask("GET", path)).raise_for_status().json())
 
     async def _ask(self, method: str, path: str) -> httpx.Response:
-        """What does no harm when it is asked twice, so that one connection that breaks ends no build. Raises
-        :class:`UserError` ``ServerLoadFailed``."""
+        """Asks once more where the connection breaks: one broken connection ends no build. For requests that do no harm
+        twice. Raises :class:`UserError` ``ServerLoadFailed``."""
         try:
             return await self._http.request(method, path)
         except httpx.TransportError:
