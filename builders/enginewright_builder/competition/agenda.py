@@ -128,7 +128,11 @@ class Agenda:
         for name, plans in self.tuned.items():
             if _passes(name, stand) or name not in stand.tried:
                 found += plans
-        found += [Plan(rung=plan.rung, mends=plan.name) for plan in self.plans if plan.name in stand.refused]
+        for plan in self.plans:
+            mended = Plan(rung=plan.rung, mends=plan.name)
+            if plan.name in stand.refused and mended.name not in stand.tried:
+                found += [mended, *(replace(one, mends=plan.name, of=mended.name)
+                                    for one in self.tuned.get(plan.name, ()))]
         return {plan.name: plan for plan in found if plan.name not in stand.tried}
 
     def _fitting(self, stand: Stand) -> dict[str, Plan]:
@@ -163,7 +167,7 @@ class Agenda:
         waits = bool(plan.of) and not _passes(plan.of, stand)
         return Trial(name=plan.name, whole=plan.of or f"{plan.rung.backend} {plan.rung.precision}",
                      covers=frozenset(batch for batch in batches if plan.rung.covers(batch)),
-                     seconds=self.costs.expected(plan.rung, plan.kept, new_graph=bool(plan.mends)),
+                     seconds=self.costs.expected(plan.rung, plan.kept, new_graph=bool(plan.mends and not plan.of)),
                      tuned=tuple(one.best for one in plan.rung.ranges), quick=plan.rung.quick, mends=plan.mends,
                      needs=plan.of if waits else "")
 

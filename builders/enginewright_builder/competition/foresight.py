@@ -1,5 +1,5 @@
-"""What goes on beside the builds of the ladder: one process of each engine at a time, for the most promising of its
-trials that have such work, and then for the next.
+"""What goes on beside the builds of the ladder: a process of each engine at a time, or a few where the engine says so
+and the machine has the CPUs, for the most promising of its trials that have such work, and then for the next.
 
 Only where no other work suffers: on a GPU, whose builds leave most CPUs idle, with CPUs and memory to spare. It stands
 still while candidates are timed.
@@ -54,14 +54,16 @@ class Foresight:
         self.go_on()
 
     def go_on(self) -> None:
-        """Begins for each engine the next of the plans for which there is something to do, if nothing else of that
-        engine is being done. May be called as often as one likes, from one thread at a time."""
+        """Begins for each engine the next of the plans for which there is something to do, as long as no more of that
+        engine is being done than may be at a time. May be called as often as one likes, from one thread at a time."""
         if self.clock() - self._looked < LOOK_SECONDS:
             return
         self._looked = self.clock()
         for plan in self._plans:
             engine, name = self.workshop.engine(plan.rung), plan.rung.name
-            if name in self._begun or self._busy(plan.rung.backend) or not isinstance(engine, Foresighted):
+            if name in self._begun or not isinstance(engine, Foresighted):
+                continue
+            if len(self._running(plan.rung.backend)) >= engine.at_a_time(self.cpus()):
                 continue
             if not self._room():
                 return
@@ -101,8 +103,9 @@ class Foresight:
             return ""
         return f"not ready after {self.clock() - since:.0f} s beside the builds"
 
-    def _busy(self, backend: str) -> bool:
-        return any(one.running for rung, one, _ in self._begun.values() if rung.backend == backend)
+    def _running(self, backend: str = "") -> list[Beside]:
+        """Of that engine, or of all."""
+        return [one for rung, one, _ in self._begun.values() if one.running and backend in ("", rung.backend)]
 
     def _left(self, one: Beside, since: float, usual: float) -> float:
         spent = self.clock() - since
@@ -111,7 +114,7 @@ class Foresight:
     @contextlib.contextmanager
     def still(self) -> Iterator[None]:
         """Stands still meanwhile."""
-        running = [one for _, one, _ in self._begun.values() if one.running]
+        running = self._running()
         for one in running:
             one.pause()
         try:
@@ -129,4 +132,5 @@ class Foresight:
         context = self.workshop.context
         if context.device.accelerator != "gpu" or self.cpus() < LEAST_CPUS:
             return False
-        return self.memory() >= max(LEAST_MEMORY_BYTES, MEMORY_TIMES_GRAPH * self.workshop.model.size_bytes)
+        each = max(LEAST_MEMORY_BYTES, MEMORY_TIMES_GRAPH * self.workshop.model.size_bytes)
+        return self.memory() >= each * (1 + len(self._running()))  # what was just begun has taken none yet

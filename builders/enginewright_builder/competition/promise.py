@@ -42,15 +42,21 @@ QUICK_LOG, _QUICK_SPREAD = 0.025, 0.02
 # A mended candidate is slower than it was, and the gate admits few: neither four nor twelve layers mended ViT's INT8.
 _MENDED_LOG, _MENDED_SPREAD, _MENDED_PASSES = 0.08, 0.06, 0.3
 # Where FP16's range is too small for a model, it is so in each engine, and in 8-bit graphs, whose other layers are
-# FP16: MobileNetV4's four such candidates of three engines answered NaN, and only FP16 with four layers in FP32 passed
-# (product-untuned.json).
-_RANGE_OF_FP16, _OVERFLOWN_PASSES, _MENDED_OVERFLOW_PASSES = ("fp16", "fp8", "int8"), 0.03, 0.6
+# FP16: MobileNetV4's four such candidates of three engines answered NaN, the gate refused BF16, which has fewer digits,
+# and FP16 with four layers in FP32 passed (product-untuned.json). Of one model, so by Laplace's rule of succession:
+# one in three and two in three.
+_RANGE_OF_FP16, _OVERFLOWN_PASSES = ("fp16", "fp8", "int8"), 0.03
+_BF16_OVERFLOW_PASSES, _MENDED_OVERFLOW_PASSES = 1 / 3, 2 / 3
+# What the gate refused in one engine it seldom admits in another, as most of the error is the precision's: of DeepLabV3
+# it refused ONNX Runtime's FP16 alone (h200.json).
+_REFUSED_ELSEWHERE_PASSES = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """A candidate that could be built, by its ``name``. ``whole`` names the one of its engine and precision that takes
-    every batch: itself, unless it is tuned for ``tuned`` batches. ``mends`` names the refused one that it is made from.
+    every batch: itself, unless it is tuned for ``tuned`` batches. ``mends`` names the refused one that it is made from,
+    or that the one is made from which it is tuned from.
     ``needs`` names the trial that has to pass before this one may be begun; empty for one that may be now. ``covers``
     are the batches that it takes; ``seconds`` what it takes to build and gate; ``quick`` is as in its rung."""
 
@@ -250,19 +256,20 @@ class Outlook:
 
     def _drawn(self, one: Trial) -> Floats:
         """Infinite where it is refused, and at batches that it does not take."""
-        if one.mends:
-            refused = self._measured(one.mends, self._whole(one.whole))
-            worlds = refused + _MENDED_LOG + _MENDED_SPREAD * _normal(one.name)
-        elif one.tuned:
+        worlds = self._mended(one) if one.mends else self._whole(one.whole)
+        if one.tuned:
             log, spread = self._tuning(one)
-            worlds = self._whole(one.whole) + log + spread * _normal(f"{one.backend} tuned {len(one.tuned) > 1}")
-        else:
-            worlds = self._whole(one.whole)
+            worlds = worlds + log + spread * _normal(f"{one.backend} tuned {len(one.tuned) > 1}")
         if one.quick:
             worlds = worlds + QUICK_LOG + _QUICK_SPREAD * _normal(quickly(one.backend))
         covered = np.array([batch in one.covers for batch in self._known.batches])
         result: Floats = np.where(self._passes(one)[:, None] & covered[None, :], worlds, np.inf)
         return result
+
+    def _mended(self, one: Trial) -> Floats:
+        refused = self._measured(one.mends, self._whole(f"{one.backend} {_precision(one.name)}"))
+        worlds: Floats = refused + _MENDED_LOG + _MENDED_SPREAD * _normal(f"{one.mends} mended")
+        return worlds
 
     def _tuning(self, one: Trial) -> tuple[Floats, Floats]:
         """What tuning takes off at each batch, and how sure that is: as a sibling in this build tells, or guessed."""
@@ -284,15 +291,22 @@ class Outlook:
         """In which worlds the gate admits it: a tuned engine as the one it is tuned from."""
         if one.mends:
             overflow = one.mends in self._known.overflown
-            return _uniform(f"admitted {one.name}") < (_MENDED_OVERFLOW_PASSES if overflow else _MENDED_PASSES)
+            return _uniform(f"admitted {one.mends} mended") < (_MENDED_OVERFLOW_PASSES if overflow else _MENDED_PASSES)
         if {one.whole, quickly(one.whole)} & {*self._known.passing}:
             return np.full(WORLDS, True)
         if one.whole not in self._admitted:
-            likely = self._experience.passes(one.whole, self._known.look)
-            if self._known.too_wide_for_fp16 and _precision(one.whole) in _RANGE_OF_FP16:
-                likely = min(likely, _OVERFLOWN_PASSES)
+            likely = min(self._experience.passes(one.whole, self._known.look), self._at_most(_precision(one.whole)))
             self._admitted[one.whole] = _uniform(f"admitted {one.whole}") < likely
         return self._admitted[one.whole]
+
+    def _at_most(self, precision: str) -> float:
+        """How likely the gate admits it at most, after what it refused."""
+        refused = {_precision(name) for name in self._known.times if name not in self._known.passing}
+        limits = [_REFUSED_ELSEWHERE_PASSES] if precision in refused else []
+        if self._known.too_wide_for_fp16:
+            limits += [_OVERFLOWN_PASSES] if precision in _RANGE_OF_FP16 else []
+            limits += [_BF16_OVERFLOW_PASSES] if precision == "bf16" else []
+        return min(limits, default=1.0)
 
 
 def _precision(name: str) -> str:

@@ -66,6 +66,10 @@ class _Surrounded:
 
 
 class _Foresighted(_Surrounded):
+    def at_a_time(self, cpus: int) -> int:
+        assert isinstance(self._inner, Foresighted)  # else it is no engine of this class
+        return self._inner.at_a_time(cpus)
+
     def foresees(self, rung: Rung) -> bool:
         assert isinstance(self._inner, Foresighted)  # else it is no engine of this class
         return self._inner.foresees(rung)

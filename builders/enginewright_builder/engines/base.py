@@ -308,6 +308,10 @@ class Beside(Protocol):
 class Foresighted(Protocol):
     """An engine that can do part of a build beside others."""
 
+    def at_a_time(self, cpus: int) -> int:
+        """How many such works may go on at once on a machine of so many CPUs; 1 at least."""
+        ...
+
     def foresees(self, rung: Rung) -> bool:
         """Whether there can be something of the kind to do for ``rung``."""
         ...

@@ -61,6 +61,9 @@ class TensorRtEngine:
         tuned = [(ranges[0],), ranges, *((one,) for one in reversed(ranges[1:]))] if joinable else [ranges]
         return [Rung(backend=self.name, precision=rung.precision, ranges=tuple(each)) for each in tuned]
 
+    def at_a_time(self, cpus: int) -> int:
+        return 1  # ModelOpt holds the graph several times, and takes all of its CPUs
+
     def foresees(self, rung: Rung) -> bool:
         return rung.precision in QUANTISED and not rung.ranges
 

@@ -105,11 +105,13 @@ def main(arguments: Sequence[str]) -> None:
     compile_program(program, folder, Path(job.workspace), tf32=job.precision == "tf32")
 
 
-def room(weights: int) -> bool:
-    """Whether the GPU has memory for the model once more; ``weights`` is their size in bytes."""
+def room(weights: int, running: int) -> bool:
+    """Whether the GPU has memory for the model once more; ``weights`` is their size in bytes. Of those that are
+    ``running`` some may not have taken theirs yet."""
     import torch
 
-    return torch.cuda.is_available() and torch.cuda.mem_get_info()[0] >= max(_LEAST_BYTES, _TIMES_WEIGHTS * weights)
+    each = max(_LEAST_BYTES, _TIMES_WEIGHTS * weights)
+    return torch.cuda.is_available() and torch.cuda.mem_get_info()[0] >= each * (1 + running)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from enginewright_builder.engines.base import (
     Artifact,
@@ -30,8 +30,11 @@ from enginewright_builder.system import available_cpus
 # Half precision on CPUs is left out: without AMX it is emulated, and the build node need not be the serving one.
 _GPU_LADDER, _CPU_LADDER = ("fp32", "tf32", "bf16", "fp16"), ("fp32",)
 DEVICE = "device"
-# Before the rung's name, on the shelf: what is being compiled beside the builds.
-_AHEAD = "torch ahead "
+# Packages that are compiled at once. Most of a compilation is one thread's work, and the package for every batch takes
+# as long as two for single batches, so that with three at a time all are there when the first is.
+_PACKAGES, _CPUS_EACH = 3, 5
+# On the shelf: what is being compiled beside the builds.
+_AHEAD = "torch ahead"
 
 
 class TorchEngine:
@@ -54,19 +57,22 @@ class TorchEngine:
             ranges = (BatchRange(low=1, best=1, high=1),)
         return [Rung(backend=self.name, precision=rung.precision, ranges=(one,)) for one in ranges]
 
+    def at_a_time(self, cpus: int) -> int:
+        return max(1, min(_PACKAGES, cpus // _CPUS_EACH))
+
     def foresees(self, rung: Rung) -> bool:
         return not rung.unavailable
 
     def begin(self, rung: Rung, model: ExportedModel, context: BuildContext) -> PackageAhead | None:
         """Compiles its package. None where the process could not open the source, or the GPU's memory does not hold it
         once more."""
-        shelf, key = context.shelf, _AHEAD + rung.name
-        if rung.unavailable or shelf is None or context.located is None or shelf.get(key):
+        begun = _begun(context)
+        if rung.unavailable or context.shelf is None or context.located is None or rung.name in begun:
             return None
-        if not room(model.size_bytes):
+        if not room(model.size_bytes, sum(one.running for one in begun.values())):
             return None
         ahead = PackageAhead.started(rung, context, context.located, PACKAGE_FILE)
-        shelf.put(key, ahead)
+        context.shelf.put(_AHEAD, {**begun, rung.name: ahead})
         return ahead
 
     def build(self, rung: Rung, model: ExportedModel, context: BuildContext) -> Artifact:
@@ -81,7 +87,7 @@ class TorchEngine:
         folder.mkdir(parents=True, exist_ok=True)
         tf32 = rung.precision == "tf32"
         package = folder / PACKAGE_FILE
-        ahead = _begun(rung, context)
+        ahead = _begun(context).get(rung.name)
         beside = ahead.finish(package, context) if ahead else 0.0
         if not beside:
             context.progress(0.1, f"compiling {rung.name}")
@@ -103,9 +109,10 @@ class TorchEngine:
                                      parameters={"threads": str(available_cpus())}))
 
 
-def _begun(rung: Rung, context: BuildContext) -> PackageAhead | None:
-    found = context.shelf.get(_AHEAD + rung.name) if context.shelf else None
-    return found if isinstance(found, PackageAhead) else None
+def _begun(context: BuildContext) -> Mapping[str, PackageAhead]:
+    """By the names of their rungs."""
+    found = context.shelf.get(_AHEAD) if context.shelf else None
+    return found if isinstance(found, dict) else {}
 
 
 def _why_not(context: BuildContext) -> str:

@@ -125,8 +125,8 @@ def test_a_refused_one_is_mended_where_it_would_be_much_faster_and_not_where_it_
     fast = stand({"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt int8": (0.5, 1.0, 2.0)}, refused=("tensorrt int8",),
                  tried=("tensorrt fp32", "tensorrt fp16 @1", "tensorrt fp16 @1+8+32"))
     assert following(agenda(names), fast) == "tensorrt int8 (kept the worst layers in higher precision)"
-    slow = stand({"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt int8": (1.0, 2.0, 4.0)}, refused=("tensorrt int8",),
-                 tried=("tensorrt fp32", "tensorrt fp16 @1", "tensorrt fp16 @1+8+32"))
+    slow = stand({"tensorrt fp16": (1.0, 2.0, 4.0), "tensorrt int8": (1.0, 2.0, 4.0),
+                  "tensorrt fp16 @1+8+32": (0.8, 1.8, 3.9)}, refused=("tensorrt int8",), tried=("tensorrt fp32",))
     assert following(agenda(names), slow) == ""
 
 
@@ -136,12 +136,33 @@ def test_where_fp16_overflows_no_other_engine_tries_it_before_what_has_the_range
     at = stand(times, refused=("tensorrt fp16",), look=CONVOLUTIONS)
     after = replace(at, known=replace(at.known, overflown=("tensorrt fp16",)))
     first = following(one, after)
-    assert first in ("tensorrt bf16", "tensorrt fp16 (kept the worst layers in higher precision)")
+    assert first in ("tensorrt tf32", "tensorrt fp16 (kept the worst layers in higher precision)")
     tried = replace(after, tried=after.tried | {first})
     assert following(one, tried) not in {"torch fp16", "onnxruntime fp16", "tensorrt int8", "tensorrt fp8"}
     ahead = [plan.name for plan in one.ahead(after, lambda rung: rung.backend == "torch", {first})]
-    assert ahead[0] == "torch bf16"
-    assert "torch fp16" not in ahead
+    assert set(ahead[:2]) == {"torch tf32", "torch bf16"}
+
+
+def test_a_mended_one_is_worth_what_is_tuned_from_it_too() -> None:
+    names = ("tensorrt fp16", "tensorrt tf32")
+    times = {"tensorrt fp16": (0.5, 0.6, 1.0), "tensorrt tf32": (0.42, 0.51, 0.87)}
+    tried = ("tensorrt tf32 @1", "tensorrt tf32 @1+8+32")
+    at = stand(times, refused=("tensorrt fp16",), look=CONVOLUTIONS, tried=tried)
+    at = replace(at, known=replace(at.known, overflown=("tensorrt fp16",)))
+    mended = "tensorrt fp16 (kept the worst layers in higher precision)"
+    alone = agenda(names, look=CONVOLUTIONS)
+    alone.tuned = {name: plans for name, plans in alone.tuned.items() if name != "tensorrt fp16"}
+    assert following(alone, at) != mended
+    with_tuned = agenda(names, look=CONVOLUTIONS)
+    assert following(with_tuned, at) == mended
+    later = replace(at, tried=at.tried | {mended})
+    assert not following(with_tuned, later).startswith("tensorrt fp16 @")
+
+
+def test_what_the_gate_refused_of_one_engine_is_likely_refused_of_another() -> None:
+    one = agenda(("tensorrt bf16", "torch bf16", "tensorrt tf32"), look=CONVOLUTIONS)
+    at = stand({"tensorrt bf16": (0.5, 0.6, 1.0)}, look=CONVOLUTIONS)
+    assert following(one, replace(at, known=replace(at.known, passing=()))) == "tensorrt tf32"
 
 
 def test_an_engine_tuned_from_a_refused_one_is_never_tried() -> None:

@@ -39,8 +39,9 @@ class Work:
 class Engine:
     """Only what is asked of one that can prepare."""
 
-    def __init__(self) -> None:
+    def __init__(self, packages: int = 1) -> None:
         self.begun: dict[str, Work] = {}
+        self.packages = packages
 
     def begin(self, rung: Rung, model: Any, context: Any) -> Work:
         if rung.precision == "fp8":
@@ -49,6 +50,9 @@ class Engine:
 
     def foresees(self, rung: Rung) -> bool:
         return not rung.ranges
+
+    def at_a_time(self, cpus: int) -> int:
+        return self.packages if cpus >= 16 else 1
 
 
 def foresight(folder: Path, engine: Engine, *, accelerator: str = "gpu", cpus: int = 16,
@@ -77,6 +81,18 @@ def test_one_of_each_engine_is_begun_at_a_time(tmp_path: Path) -> None:
     one.prepare([INT8, Plan(rung=Rung(backend="tensorrt", precision="bf16")), TORCH,
                  Plan(rung=Rung(backend="torch", precision="fp32"))])
     assert set(engine.begun) == {"int8", "fp16"}
+
+
+@pytest.mark.parametrize(("cpus", "memory", "begun"), [
+    (16, 64 << 30, {"fp16", "fp32"}), (12, 64 << 30, {"fp16"}), (16, 2 * LEAST_MEMORY_BYTES - 1, {"fp16"}),
+], ids=["room for both", "few CPUs", "memory for one"])
+def test_as_many_are_begun_as_the_engine_says_and_the_memory_holds(cpus: int, memory: int, begun: set[str],
+                                                                   tmp_path: Path) -> None:
+    engine = Engine(packages=2)
+    one = foresight(tmp_path, engine, both=True, cpus=cpus, memory=memory)
+    one.prepare([TORCH, Plan(rung=Rung(backend="torch", precision="fp32")),
+                 Plan(rung=Rung(backend="torch", precision="bf16"))])
+    assert set(engine.begun) == begun
 
 
 def test_what_is_left_of_a_whole_engine_is_no_graphs(tmp_path: Path) -> None:

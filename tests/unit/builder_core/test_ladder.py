@@ -814,6 +814,9 @@ class TestForesight:
         begun: dict[str, Beside] = {}
 
         class Foresighted(Variant):
+            def at_a_time(self, cpus: int) -> int:
+                return 1
+
             def foresees(self, rung: Rung) -> bool:
                 return rung.precision == "int8"
 
@@ -864,6 +867,9 @@ class TestForesight:
             resume = cancel = pause
 
         class Packages(Variant):
+            def at_a_time(self, cpus: int) -> int:
+                return 1
+
             def foresees(self, rung: Rung) -> bool:
                 return rung.precision == "fp16"
 

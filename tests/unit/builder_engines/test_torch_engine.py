@@ -88,7 +88,7 @@ def test_a_package_that_is_compiled_beside_the_builds_answers_the_same(
         ranges: tuple[BatchRange, ...], source: SourceModel, located: Located, context: BuildContext,
         monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it was stopped meanwhile; and the build compiles nothing itself."""
-    monkeypatch.setattr(torch_aoti, "room", lambda weights: True)
+    monkeypatch.setattr(torch_aoti, "room", lambda weights, running: True)
     beside = dataclasses.replace(context, located=located, shelf=Shelf(), workspace=context.workspace / "beside")
     rung = Rung(backend="torch", precision="fp32", ranges=ranges)
     exported = ExportedModel(path=located.path, interface=source.interface, opset=18)
@@ -107,7 +107,7 @@ def test_a_package_that_is_compiled_beside_the_builds_answers_the_same(
 
 def test_what_could_not_be_compiled_beside_the_builds_is_compiled_alone(
         source: SourceModel, context: BuildContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_aoti, "room", lambda weights: True)
+    monkeypatch.setattr(torch_aoti, "room", lambda weights, running: True)
     said: list[str] = []
     (tmp_path / "m.pt2").write_bytes(b"no program")
     beside = dataclasses.replace(context, shelf=Shelf(), workspace=tmp_path / "work",
