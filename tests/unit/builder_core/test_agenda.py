@@ -10,7 +10,7 @@ import pytest
 from enginewright_builder.competition.agenda import MARGIN, Agenda, Plan, Stand
 from enginewright_builder.competition.cost import LOAD_SECONDS, Costs, quick_share
 from enginewright_builder.competition.experience import experience
-from enginewright_builder.competition.promise import Known
+from enginewright_builder.competition.promise import Known, Outlook
 from enginewright_builder.engines.base import BatchRange, Rung
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.measure.look import Look
@@ -157,6 +157,24 @@ def test_a_mended_one_is_worth_what_is_tuned_from_it_too() -> None:
     assert following(with_tuned, at) == mended
     later = replace(at, tried=at.tried | {mended})
     assert not following(with_tuned, later).startswith("tensorrt fp16 @")
+
+
+def test_packages_of_the_precision_that_is_prepared_come_before_those_of_others(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another precision promises more, as long as it is unknown whether the first passes."""
+    one = agenda(("tensorrt fp16", "tensorrt int8", "torch bf16", "torch fp16"), look=CONVOLUTIONS)
+    one.tuned["torch fp16"] = [Plan(rung=Rung(backend="torch", precision="fp16", ranges=(each,)), of="torch fp16")
+                               for each in bucket_ranges(BATCHES)]
+    monkeypatch.setattr(Outlook, "order", lambda self, given: [each for each in self.trials if each.name not in given])
+
+    def ahead(*given: str, tried: tuple[str, ...] = ()) -> list[str]:
+        at = stand(dict.fromkeys(tried, (1.0, 2.0, 4.0)), refused=tried, look=CONVOLUTIONS)
+        return [plan.name for plan in one.ahead(at, lambda rung: rung.backend == "torch", given)]
+
+    assert ahead("tensorrt fp16", "torch fp16")[:2] == ["torch fp16 @1", "torch fp16 @8"]
+    assert ahead("tensorrt fp16", "torch fp16")[-1] == "torch bf16"
+    assert ahead("tensorrt fp16")[0] == "torch bf16"  # nothing of the engine is prepared yet
+    assert ahead("tensorrt int8", tried=("torch fp16",))[0] == "torch bf16"  # refused
 
 
 def test_what_the_gate_refused_of_one_engine_is_likely_refused_of_another() -> None:
