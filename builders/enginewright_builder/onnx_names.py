@@ -13,6 +13,7 @@ from pathlib import Path
 import onnx
 
 from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.onnx_pools import keep_zeros
 from enginewright_builder.shapes import BATCH, size_range
 
 _PREFIX = "enginewright__"
@@ -22,10 +23,12 @@ def placeholder_names(side: str, names: Sequence[str]) -> list[str]:
     return [f"{_PREFIX}{side}_{index}" for index, _ in enumerate(names)]
 
 
-def finish_names(path: Path, interface: Interface) -> None:
-    """Renames in the file at ``path``, which must have as many inputs and outputs as ``interface``, in its order."""
+def finish_export(path: Path, interface: Interface) -> None:
+    """Renames in the file at ``path``, which must have as many inputs and outputs as ``interface``, in its order, and
+    keeps ONNX Runtime from computing something else (:mod:`onnx_pools`)."""
     model = onnx.load(str(path))
     apply_interface(model, interface)
+    keep_zeros(model)
     onnx.save(model, str(path))
 
 

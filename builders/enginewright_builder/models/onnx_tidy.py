@@ -9,6 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from enginewright_builder.onnx_names import rename_values
+from enginewright_builder.onnx_pools import keep_zeros
 from enginewright_builder.shapes import BATCH
 from enginewright_builder.sources.onnx_versions import is_old, modern
 
@@ -21,13 +22,14 @@ MOST_BYTES = 1_800_000_000
 def tidied(path: Path, folder: Path) -> Path:
     """``path``, or a graph in ``folder`` that computes the same and is written as libraries expect it."""
     model = onnx.load(str(path), load_external_data=False)
-    known = _with_known_shapes(model)
-    if not _negative(model) and not _scalars(model) and not known and not is_old(model) and not _english(model):
+    known, padded = _with_known_shapes(model), keep_zeros(model)
+    if not (known or padded or _negative(model) or _scalars(model) or is_old(model) or _english(model)):
         return path
     model = onnx.load(str(path))
     if is_old(model):
         model = modern(path, model)
     _with_known_shapes(model)
+    keep_zeros(model)
     for node in _english(model):
         node.attribute.append(helper.make_attribute("locale", _ANYWHERE))
     for value, axis in _negative(model):

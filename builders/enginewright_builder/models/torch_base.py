@@ -23,7 +23,7 @@ from enginewright_builder.models.bfloat_weights import align_weights
 from enginewright_builder.models.onnx_translations import translations
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs, half_filled, usual_size
 from enginewright_builder.models.torch_precision import FULL, HALF, Adapted, flatten, lowered, on_device, tf32
-from enginewright_builder.onnx_names import finish_names, placeholder_names
+from enginewright_builder.onnx_names import finish_export, placeholder_names
 from enginewright_builder.shapes import BATCH, UNBOUNDED, shape_text, size_range
 from enginewright_builder.tensors import Call, Tensors
 
@@ -152,7 +152,7 @@ def write_onnx(program: TorchProgram, interface: Interface, path: Path, opset: i
             input_names=placeholder_names("in", inputs), output_names=placeholder_names("out", outputs),
             opset_version=opset, dynamo=True, external_data=False, optimize=True, report=False, verify=False,
             custom_translation_table=translations())
-    finish_names(path, interface)
+    finish_export(path, interface)
 
 
 def _dynamic_shape(spec: TensorSpec, *, frozen_batch: bool) -> dict[int, Any]:

@@ -17,6 +17,7 @@ from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import export_failed, quiet
 from enginewright_builder.models.torch_precision import flat_names, flatten
+from enginewright_builder.onnx_pools import keep_zeros_in
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.tensors import Array, whole_call
 
@@ -49,6 +50,7 @@ def through_onnx(path: Path, what: str, inputs: Sequence[TensorSpec], outputs: S
             export(example, graph, [spec.name for spec in inputs], names)
         except Exception as error:
             raise export_failed(error) from error
+    keep_zeros_in(graph)
     answers = OrtRunner(graph)(given)
     for name, array in zip(names, expected, strict=True):
         if answers[name].shape != array.shape or not np.allclose(answers[name], array, rtol=_SAME, atol=_SAME):

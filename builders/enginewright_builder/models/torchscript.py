@@ -32,7 +32,7 @@ from enginewright_builder.models.torch_base import (
 from enginewright_builder.models.torch_precision import flat_names
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.models.torch_whole import through_onnx
-from enginewright_builder.onnx_names import finish_names, placeholder_names
+from enginewright_builder.onnx_names import finish_export, placeholder_names
 from enginewright_builder.shapes import STRING, checked, size_range, takes_batches
 from enginewright_builder.sources.torchscript import check_script, check_torchscript, needs_interface
 from enginewright_builder.tensors import Tensors
@@ -64,7 +64,7 @@ class TorchScriptModel(TorchModel):
                                   dynamo=False)
             except Exception as error:
                 raise export_failed(error) from error
-        finish_names(path, self.interface)
+        finish_export(path, self.interface)
 
 
 def load_torchscript(path: Path, interface: Interface | None, device: str = "cpu",
