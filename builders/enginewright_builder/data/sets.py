@@ -21,7 +21,7 @@ from enginewright_builder.data.files import (
 )
 from enginewright_builder.data.labels import queries_of
 from enginewright_builder.data.sample_keys import row_key
-from enginewright_builder.models.base import SourceModel, end_token
+from enginewright_builder.models.base import SourceModel, end_token, pad_token, table_rows
 from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
 from enginewright_builder.shapes import size_range
 from enginewright_builder.tensors import Array, Tensors
@@ -147,7 +147,7 @@ def synthetic_set(model: SourceModel, count: int, seed: int = 0, batch: int = GA
     sizes = [min(batch, count - start) for start in range(0, count, batch)]
     usual = usual_size(model.interface, DEFAULT_SIZE)
     batches = [example_inputs(model.interface, size, seed + index, size=usual, vocabulary=model.vocabulary,
-                              end_token=end_token(model))
+                              end_token=end_token(model), pad_token=pad_token(model), rows=table_rows(model))
                for index, size in enumerate(sizes)]
     return SampleSet(batches=batches, count=count, origin=SYNTHETIC)
 

@@ -87,6 +87,12 @@ def end_token(model: SourceModel) -> int | None:
     return token
 
 
+def table_rows(model: SourceModel) -> dict[str, int]:
+    """By input of integers, how many rows the table has that the source looks them up in, where that is known."""
+    rows: dict[str, int] = getattr(model, "table_rows", {})
+    return rows
+
+
 def not_in(precision: str, what: str) -> UserError:
     """For sources that are exported as they are. Engines then convert the ONNX."""
     return UserError("ExportFailed", f"{what} is exported as it is, not in {precision}", field="spec.source",

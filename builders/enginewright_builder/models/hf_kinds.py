@@ -17,6 +17,8 @@ from enginewright_builder.shapes import BATCH, TEXT_INPUTS
 _FIELD = "spec.source.uri"
 TEXT, IMAGE, WAVE, SPECTRUM, SERIES = "input_ids", "pixel_values", "input_values", "input_features", "past_values"
 VIDEO = "pixel_values_videos"
+# How configurations call the number of series that one sample has.
+_SERIES_COUNT = "num_input_channels"
 # Heads of models with a decoder that answer in one call; all other such models generate.
 _ONE_CALL = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "EncoderModel",
              "ForAudioClassification", "ForCTC")
@@ -102,8 +104,11 @@ def _covers(served: Served, stated: Sequence[TensorSpec]) -> bool:
 
 
 def _beside(model: Any, main: Served) -> Iterator[Served]:
-    """Images of the size that a part of the configuration says, or as many as a video has; texts and images together,
-    where the model takes both; and the encoder of what generates from images."""
+    """A series by itself, not one of several; images of the size that a part of the configuration says, or as many as
+    a video has; texts and images together, where the model takes both; and the encoder of what generates from
+    images."""
+    if [spec.name for spec in main.others] == [SERIES] and not hasattr(model.config, _SERIES_COUNT):
+        yield Served(model=model, others=(_fractions(SERIES, model.config.context_length),))
     texts, images = (name in inspect.signature(model.forward).parameters for name in (TEXT, IMAGE))
     for image in _images(model.config) if images else ():
         if (image,) != main.others and not main.takes_text:
@@ -180,7 +185,7 @@ def _others(takes: str, model: Any) -> tuple[TensorSpec, ...]:
     if takes == SERIES and hasattr(config, "lags_sequence"):
         return tuple(_lagged(config))
     if takes == SERIES and hasattr(config, "context_length"):
-        return (_fractions(takes, config.context_length, getattr(config, "num_input_channels", 1)),)
+        return (_fractions(takes, config.context_length, getattr(config, _SERIES_COUNT, 1)),)
     return ()
 
 

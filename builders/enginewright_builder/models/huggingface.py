@@ -37,6 +37,7 @@ from enginewright_builder.models.hf_kinds import (
 )
 from enginewright_builder.models.pooling import SentenceEmbedding, read_sentence_modules
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
+from enginewright_builder.models.table_rows import TableRows
 from enginewright_builder.models.torch_base import TorchModel, observed_outputs, quiet, with_free_sizes
 from enginewright_builder.shapes import BATCH, TEXT_INPUTS, checked_batch, shape_text, size_range
 from enginewright_builder.sources.formats import check_config, read_settings
@@ -77,7 +78,7 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
             wanted = served.outputs or [spec.name for spec in (interface.outputs if interface else ())]
             module, names = _Answers(served.model, pooled, wanted), []
         try:
-            observed = _observed(module.eval(), inputs, names, model)
+            observed, rows = _observed(module.eval(), inputs, names, model)
         except UserError as error:
             if error.reason != "UnsupportedModel":
                 raise
@@ -88,7 +89,7 @@ def load_huggingface(path: Path, interface: Interface | None, device: str = "cpu
                             vocabulary=getattr(_of_text(model.config), "vocab_size", None) or DEFAULT_VOCABULARY,
                             pad_token=getattr(_of_text(model.config), "pad_token_id", None) or 0,
                             end_token=_end_token(model))
-        loaded.notes = notes
+        loaded.notes, loaded.table_rows = notes, rows
         if picks_queries(model):
             loaded.if_mismatched = _PLACES
         return loaded
@@ -276,22 +277,26 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
                default=DEFAULT_TOKENS)
 
 
-def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str], model: Any) -> Interface:
-    """The interface with outputs as seen: run twice, with two sizes of the free dimensions."""
-    seen = []
+def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str], model: Any
+              ) -> tuple[Interface, dict[str, int]]:
+    """The interface with outputs as seen, and rows of the tables that inputs are looked up in: run twice, with two
+    sizes of the free dimensions."""
+    seen, rows = [], dict[str, int]()
     low = max((size_range(size)[0] for spec in inputs for size in spec.shape[1:] if isinstance(size, str)), default=1)
     for size in sizes_to_observe(low):
         example = example_inputs(Interface(inputs=inputs), 2, size=size, end_token=_end_token(model))
+        given = {name: torch.from_numpy(array) for name, array in example.items()}
         try:
-            with quiet(), torch.inference_mode():
-                value = module(**{name: torch.from_numpy(array) for name, array in example.items()})
+            with quiet(), torch.inference_mode(), TableRows(given) as tables:
+                value = module(**given)
         except Exception as error:  # the library's models fail in as many ways as there are kinds of them
             raise _unsupported(model, inputs, error) from error
         if not len(value):
             raise unsupported(f"{type(model).__name__} answers no tensor", type(model).__name__, model)
         names = names or list(value)
         seen.append(observed_outputs(value, names, 2))
-    return Interface(inputs=inputs, outputs=with_free_sizes(*seen))
+        rows |= tables.rows
+    return Interface(inputs=inputs, outputs=with_free_sizes(*seen)), rows
 
 
 def _unsupported(model: Any, inputs: Sequence[TensorSpec], error: Exception) -> BuilderError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,18 @@ _ZEROS = ("token_type_ids", "position_ids", "bbox")
 
 
 def example_inputs(interface: Interface, batch: int, seed: int = 0, *, size: int = DEFAULT_SIZE,
-                   vocabulary: int = DEFAULT_VOCABULARY, end_token: int | None = None) -> Tensors:
+                   vocabulary: int = DEFAULT_VOCABULARY, end_token: int | None = None,
+                   pad_token: int | None = None, rows: Mapping[str, int] | None = None) -> Tensors:
     """``batch`` samples: ``size`` (within each range) for free dimensions, token identifiers below ``vocabulary``, of
-    texts with ``end_token`` at their end alone. In whole calls what is called like a batch is 1. Images that engines
-    resize have a size of their own for each ``seed``."""
+    texts with ``end_token`` at their end alone and without ``pad_token``; other integers below what ``rows`` says of
+    their input, or else ``vocabulary``. In whole calls what is called like a batch is 1. Images that engines resize
+    have a size of their own for each ``seed``."""
     rng, batched = np.random.default_rng(seed), takes_batches(interface)
-    made = {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng, vocabulary, size)
-            for spec in interface.inputs}
-    if TOKENS in made and end_token is not None:
-        made[TOKENS] = _ended(made[TOKENS], end_token)
+    below = {**(rows or {}), TOKENS: vocabulary}
+    made = {spec.name: _values(spec, (batch, *_sample_sizes(spec, size, rng, batched=batched)), rng,
+                               below.get(spec.name, vocabulary), size) for spec in interface.inputs}
+    if TOKENS in made:
+        made[TOKENS] = _as_text(made[TOKENS], vocabulary, end_token, pad_token)
     return made
 
 
@@ -65,10 +69,15 @@ def half_filled(name: str, value: Any) -> Any:
     return value
 
 
-def _ended(tokens: Array, end_token: int) -> Array:
-    """As tokenizers end texts: models that answer at the last token find it by its identifier."""
-    tokens = np.where(tokens == end_token, max(0, end_token - 1), tokens)
-    tokens[..., -1] = end_token
+def _as_text(tokens: Array, vocabulary: int, end_token: int | None, pad_token: int | None) -> Array:
+    """As tokenizers make them. Models that answer at the last token find it by its identifier. Of padding, whose
+    vector is zeros in many models, all experts of a mixture are scored alike: which of them answer nothing decides."""
+    special = [token for token in (end_token, pad_token) if token is not None]
+    other = next((token for token in range(vocabulary) if token not in special), None)
+    if other is not None:
+        tokens = np.where(np.isin(tokens, special), other, tokens).astype(tokens.dtype)
+    if end_token is not None:
+        tokens[..., -1] = end_token
     return tokens
 
 
@@ -103,7 +112,7 @@ def _sentences(shape: tuple[int, ...], rng: np.random.Generator, size: int) -> A
     return np.array(made, np.object_).reshape(shape)
 
 
-def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, vocabulary: int, size: int) -> Array:
+def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, below: int, size: int) -> Array:
     dtype = numpy_dtype(spec.dtype)
     if spec.normalise is not None:
         return rng.integers(0, 256, shape).astype(dtype)
@@ -118,5 +127,5 @@ def _values(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, 
     if dtype.kind == "b":
         return rng.random(shape) < 0.5
     if dtype.kind in "iu":
-        return rng.integers(0, min(vocabulary, np.iinfo(dtype).max), shape).astype(dtype)
+        return rng.integers(0, min(below, np.iinfo(dtype).max), shape).astype(dtype)
     return rng.standard_normal(shape).astype(dtype)

@@ -49,7 +49,7 @@ class TorchModel:
         self.module, self.interface, self.name, self.device = module.to(device), interface, name, device
         self.tokenize, self.vocabulary, self._keywords = tokenize, vocabulary, keywords
         self.candidate, self.notes, self.pad_token = "", tuple[str, ...](), pad_token
-        self.end_token = end_token
+        self.end_token, self.table_rows = end_token, dict[str, int]()
         # What helps where the export answers otherwise, if anything is known of the model that may be why.
         self.if_mismatched = ""
         self._adapted = Adapted(self.module, interface, keywords=keywords)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enginewright_builder.models.base import SourceModel, Tokenize, end_token, pad_token
+from enginewright_builder.models.base import SourceModel, Tokenize, end_token, pad_token, table_rows
 
 
 class Wrapped:
@@ -42,3 +42,7 @@ class Wrapped:
     @property
     def end_token(self) -> int | None:
         return end_token(self._inner)
+
+    @property
+    def table_rows(self) -> dict[str, int]:
+        return table_rows(self._inner)

@@ -15,7 +15,7 @@ from enginewright_builder.contract import Interface, Padding, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.export import export_model
 from enginewright_builder.models import load_model
-from enginewright_builder.models.base import end_token
+from enginewright_builder.models.base import SourceModel, end_token, pad_token, table_rows
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.models.torch_base import TorchModel
 from enginewright_builder.sources.formats import locate
@@ -175,6 +175,11 @@ TASKS: dict[str, Task] = {
         "MixtralForSequenceClassification",
         lambda: transformers.MixtralConfig(**TEXT, num_key_value_heads=1, num_local_experts=8, pad_token_id=0),
         {"input_ids": ("1..20",), "attention_mask": ("1..20",)}, {"logits": (2,)}),
+    "a class by experts that attend": (
+        "JetMoeForSequenceClassification",
+        lambda: transformers.JetMoeConfig(**TEXT, num_key_value_heads=1, kv_channels=16, num_local_experts=4,
+                                          num_experts_per_tok=2, pad_token_id=1),
+        {"input_ids": ("1..20",), "attention_mask": ("1..20",)}, {"logits": (2,)}),
     "a class at the token that ends a text": (
         "BartForSequenceClassification", bart, {"input_ids": ("1..64",), "attention_mask": ("1..64",)},
         {"logits": (3,), "encoder_last_hidden_state": ("encoder_last_hidden_state_1", 32)}),
@@ -196,14 +201,27 @@ def test_a_model_of_this_task_is_opened_and_exported(task: Task, tmp_path: Path)
     assert {spec.name: spec.shape[1:] for spec in model.interface.inputs} == inputs
     assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
     assert ("the encoder of" in model.name) == ("Generation" in architecture or "Decoder" in architecture)
-    checks = [example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary,
-                             end_token=end_token(model)) for batch, size in ((1, 9), (3, 1500))]
+    checks = [made_up(model, batch, size) for batch, size in ((1, 9), (3, 1500))]
     export_model(model, tmp_path / "export", checks)  # raises where the answers differ
 
 
+def test_a_series_by_itself_has_no_size_for_how_many_there_are(tmp_path: Path) -> None:
+    config = transformers.TimesFm2_5Config(
+        hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+        head_dim=16, patch_length=8, context_length=32, horizon_length=8, output_quantile_len=8)
+    model = load_model(locate(saved("TimesFm2_5ModelForPrediction", config, tmp_path / "source")), None, tmp_path)
+    assert {spec.name: spec.shape for spec in model.interface.inputs} == {"past_values": ("batch", 32)}
+    assert {spec.name: spec.shape for spec in model.interface.outputs}["mean_predictions"] == ("batch", 8)
+
+
+def made_up(model: SourceModel, batch: int, size: int) -> Tensors:
+    return example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary,
+                          end_token=end_token(model), pad_token=pad_token(model), rows=table_rows(model))
+
+
 def sent(**shapes: tuple[int | str, ...]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(name=name, dtype="int64" if "input_ids" in name else "float32", shape=("batch", *shape))
-                 for name, shape in shapes.items())
+    return tuple(TensorSpec(name=name, dtype="int64" if "input_ids" in name or name == "timesteps" else "float32",
+                            shape=("batch", *shape)) for name, shape in shapes.items())
 
 
 STATED: dict[str, tuple[str, Any, tuple[TensorSpec, ...], dict[str, tuple[int | str, ...]]]] = {
@@ -213,6 +231,12 @@ STATED: dict[str, tuple[str, Any, tuple[TensorSpec, ...], dict[str, tuple[int | 
     "texts of several choices": (
         "ElectraForMultipleChoice", lambda: transformers.ElectraConfig(**TEXT, embedding_size=16),
         sent(input_ids=(4, 9)), {"logits": (4,)}),
+    "actions at times, which a table has 12 rows for": (
+        "DecisionTransformerModel",
+        lambda: transformers.DecisionTransformerConfig(
+            vocab_size=60, hidden_size=32, n_layer=1, n_head=2, n_positions=60, max_ep_len=12, state_dim=3, act_dim=2),
+        sent(states=(8, 3), actions=(8, 2), rewards=(8, 1), returns_to_go=(8, 1), timesteps=(8,)),
+        {"action_preds": (8, 2)}),
     "series of numbers with features of time": (
         "TimeSeriesTransformerForPrediction", series,
         sent(past_values=(10,), past_time_features=(10, 2), past_observed_mask=(10,), future_values=(4,),
@@ -227,8 +251,7 @@ def test_a_model_takes_what_the_user_lists_and_gives_the_outputs_that_are_listed
     model = load_model(locate(saved(architecture, config(), tmp_path / "source")), stated, tmp_path)
     assert model.interface.inputs == inputs
     assert {spec.name: spec.shape[1:] for spec in model.interface.outputs} == outputs
-    export_model(model, tmp_path / "export", [
-        example_inputs(model.interface, batch, seed=batch, size=9, vocabulary=model.vocabulary) for batch in (1, 3)])
+    export_model(model, tmp_path / "export", [made_up(model, batch, 9) for batch in (1, 3)])
 
 
 @pytest.mark.parametrize(("stated", "told"), [
