@@ -14,6 +14,7 @@ from enginewright_builder.data.files import CALIBRATION, SampleFile, check_again
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.data.sets import gate_samples, held_apart, sample_set, synthetic_set
 from enginewright_builder.errors import UserError
+from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.tensors import Array, Call, Tensors
 
 IMAGE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
@@ -286,6 +287,13 @@ def test_synthetic_samples_repeat_and_say_what_they_are() -> None:
     assert [len(batch["input_ids"]) for batch in one.batches] == [16, 4]
     assert all((a["input_ids"] == b["input_ids"]).all() for a, b in zip(one.batches, other.batches, strict=True))
     assert max(batch["input_ids"].max() for batch in one.batches) < Words.vocabulary
+
+
+def test_made_up_texts_end_once_and_hold_no_padding() -> None:
+    ids = Interface(inputs=(TensorSpec(name="input_ids", dtype="int64", shape=("batch", 16)),))
+    made = example_inputs(ids, 64, vocabulary=5, end_token=2, pad_token=1)["input_ids"]
+    assert set(made[:, :-1].ravel().tolist()) == {0, 3, 4}
+    assert set(made[:, -1].tolist()) == {2}
 
 
 WORDS = Interface(inputs=(TensorSpec(name="word", dtype="string", shape=("batch", 2)),))

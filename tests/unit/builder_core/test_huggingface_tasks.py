@@ -175,11 +175,6 @@ TASKS: dict[str, Task] = {
         "MixtralForSequenceClassification",
         lambda: transformers.MixtralConfig(**TEXT, num_key_value_heads=1, num_local_experts=8, pad_token_id=0),
         {"input_ids": ("1..20",), "attention_mask": ("1..20",)}, {"logits": (2,)}),
-    "a class by experts that attend": (
-        "JetMoeForSequenceClassification",
-        lambda: transformers.JetMoeConfig(**TEXT, num_key_value_heads=1, kv_channels=16, num_local_experts=4,
-                                          num_experts_per_tok=2, pad_token_id=1),
-        {"input_ids": ("1..20",), "attention_mask": ("1..20",)}, {"logits": (2,)}),
     "a class at the token that ends a text": (
         "BartForSequenceClassification", bart, {"input_ids": ("1..64",), "attention_mask": ("1..64",)},
         {"logits": (3,), "encoder_last_hidden_state": ("encoder_last_hidden_state_1", 32)}),
