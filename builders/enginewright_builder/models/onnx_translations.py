@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from onnx import TensorProto
 from onnxscript import opset18, rewriter
+from onnxscript.function_libs.torch_lib.ops.core import aten_floor_divide
 from onnxscript.rewriter import pattern
 
 _onnx: Any = opset18  # its types do not know a value of a graph
@@ -24,6 +25,13 @@ def _subtracted_from(value: Any, other: Any, alpha: Any = 1) -> Any:
         value = value if value.dtype.is_floating_point() else _onnx.Cast(value, to=TensorProto.FLOAT)
     times = value if alpha == 1 else _onnx.Mul(value, _onnx.CastLike(alpha, value))
     return _onnx.Sub(_onnx.CastLike(other, value), times)
+
+
+def _floor_divided(value: Any, other: Any) -> Any:
+    """The exporter fails on a number divided by fractions, such as ``1.0 // scale``."""
+    if isinstance(value, int | float) and other.dtype.is_floating_point():
+        return _onnx.Floor(_onnx.Div(_onnx.CastLike(value, other), other))
+    return aten_floor_divide(value, other)
 
 
 def _by_groups(rows: Any, weights: Any, ends: Any) -> Any:
@@ -52,7 +60,8 @@ def translations() -> dict[Callable[..., Any], Callable[..., Any]]:
     imported. The exporter's optimiser is corrected beside it."""
     _keep_small_numbers()
     found: dict[Callable[..., Any], Callable[..., Any]] = {
-        torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from}
+        torch.ops.aten._is_all_true.default: _all_true, torch.ops.aten.rsub.Scalar: _subtracted_from,
+        torch.ops.aten.floor_divide.default: _floor_divided}
     if hasattr(torch.ops.transformers, "grouped_mm_fallback"):
         found[torch.ops.transformers.grouped_mm_fallback.default] = _by_groups
     return found

@@ -51,3 +51,19 @@ def test_what_guards_a_division_is_no_zero(tmp_path: Path) -> None:
     model = TorchModel(Guarded(), Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 8)),),
                                             outputs=outputs), name="m")
     export_model(model, tmp_path, [{"x": np.zeros((2, 8), np.float32)}, {"x": np.ones((3, 8), np.float32)}])
+
+
+def test_numbers_floor_divided_by_tensors(tmp_path: Path) -> None:
+    import torch
+
+    from enginewright_builder.models.torch_base import TorchModel
+
+    class Divided(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return 7.0 // (x + 10), x // 0.5, x.int() // 2
+
+    outputs = tuple(TensorSpec(name=f"y{place}", dtype=kind, shape=("batch", 8))
+                    for place, kind in enumerate(("float32", "float32", "int32")))
+    model = TorchModel(Divided(), Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 8)),),
+                                            outputs=outputs), name="m")
+    export_model(model, tmp_path, [example_inputs(model.interface, 5)])  # raises where the answers differ
