@@ -43,7 +43,8 @@ class PodView:
     """A child pod. ``waiting_reason`` is the first container's that waits (``ImagePullBackOff``…), ``exit_code`` and
     ``terminated_reason`` (``OOMKilled``…) the last termination of its main or init container, ``failed_container``
     its name. ``restarts`` are those of all containers, ``side_restarts`` those of them that are not of the main one.
-    ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty.
+    ``reason`` is the pod's own (``Evicted``, ``NodeLost``); ``unschedulable`` the scheduler's message or empty; only
+    beside it ``requests`` are what its containers ask of a node, as quantities, and ``node_selector`` of which labels.
     ``manifest_digest`` is that of the engine it is to serve, empty where it serves none. Of a build whose engine the
     server image proves, ``phase`` is ``Running`` as soon as it builds, ``server_end`` is how the server ended by itself
     (``OOMKilled``, ``Error``…), ``server_log`` the end of its log then, and ``server_restarts`` how often it was
@@ -73,6 +74,8 @@ class PodView:
     restarts: int = 0
     side_restarts: int = 0
     unschedulable: str = ""
+    requests: Mapping[str, str] = field(default_factory=dict)
+    node_selector: Mapping[str, str] = field(default_factory=dict)
     disrupted: bool = False
     manifest_digest: str = ""
     server_image: str = ""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from enginewright.core import labels
+from enginewright.core.asks import in_quantities, requests_of
 from enginewright.core.manifests import proven_digest
 from enginewright.core.observed import PodView
 from enginewright.observe.fields import (
@@ -60,6 +61,8 @@ def pod_view(raw: Raw) -> PodView:
         restarts=_restarts(statuses),
         side_restarts=_restarts(status for status in statuses if status.get("name") != main_container(raw)),
         unschedulable=str(scheduled.get("message") or "Unschedulable") if unschedulable else "",
+        requests=in_quantities(requests_of(raw)) if unschedulable else {},
+        node_selector=section(raw, "spec", "nodeSelector") if unschedulable else {},
         disrupted=has_condition(raw, "DisruptionTarget"),
         manifest_digest=proven_digest(section(raw, "spec")),
         server_image=image,

@@ -160,10 +160,14 @@ def test_bad_input_waits_for_a_change_and_says_what() -> None:
 
 def test_a_pod_that_no_node_takes_is_told() -> None:
     cluster = begun()
-    pod = PodView(name="p", phase="Pending", created=cluster.now, unschedulable="0/3 nodes are available")
+    pod = PodView(name="p", phase="Pending", created=cluster.now,
+                  unschedulable="0/3 nodes are available: 3 Insufficient memory.", requests={"memory": "64Gi"})
     cluster.show(run_of(cluster), pods=(pod,))
     cluster.operate()
     assert cluster.says("Ready") == "False/Unschedulable"
+    message = cluster.condition("Ready")["message"]
+    assert "It asks for memory: 64Gi; " in message
+    assert "Set a lower spec.serving.resources.requests.memory" in message
 
 
 def test_volumes_that_are_missing_are_named() -> None:

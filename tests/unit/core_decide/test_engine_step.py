@@ -54,14 +54,29 @@ GPU = {
         ({}, {}, "False/BuildPending", ["waits for its pod"]),
         (
             GPU,
-            {"pods": (pod(unschedulable="0/3 nodes are available: 3 Insufficient nvidia.com/mig-1g.10gb."),)},
+            {"pods": (pod(unschedulable="0/3 nodes are available: 3 Insufficient nvidia.com/mig-1g.10gb.",
+                          requests={"nvidia.com/mig-1g.10gb": "1", "cpu": "2"}, node_selector={"zone": "a"}),)},
             "False/Unschedulable",
-            [
-                "0/3 nodes are available",
-                "nvidia.com/mig-1g.10gb: 1",
-                "nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3",
-                "nvidia.com/mig.config.state=success",
-            ],
+            ["3 Insufficient nvidia.com/mig-1g.10gb. It asks for cpu: 2 and nvidia.com/mig-1g.10gb: 1 on nodes "
+             "labelled zone=a; check with: kubectl describe nodes."],
+        ),
+        (
+            {},
+            {"pods": (pod(unschedulable="0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
+                          requests={"cpu": "8", "memory": "40Gi"}),)},
+            "False/Unschedulable",
+            ["It asks for cpu: 8 and memory: 40Gi; check with: kubectl describe nodes. Set a lower "
+             "spec.engine.resources.requests.cpu, or add a node with more cpu to spare. Set a lower "
+             "spec.engine.resources.requests.memory, or add a node with more memory to spare."],
+        ),
+        (
+            {},
+            {"pods": (pod(unschedulable="0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+                                        "1 node(s) had untolerated taint {team: other}.",
+                          node_selector={"disk": "ssd"}),)},
+            "False/Unschedulable",
+            ["It asks for nodes labelled disk=ssd; check with: kubectl describe nodes. Label a node so, or change "
+             "spec.placement. Tolerate the taint in spec.placement.tolerations."],
         ),
         (
             {},

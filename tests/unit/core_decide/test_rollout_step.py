@@ -466,10 +466,13 @@ def test_progress_deadline_rolls_back() -> None:
     cluster = serving()
     old = cluster.revision
     new = changed(cluster)
-    cluster.broken = {new: {"unschedulable": "0/1 nodes are available"}}
+    cluster.broken = {new: {"unschedulable": "0/1 nodes are available: 1 Insufficient cpu.", "requests": {"cpu": "6"}}}
     cluster.step()
     cluster.operate()
     assert cluster.says("RolloutComplete") == "False/Unschedulable"
+    message = cluster.condition("RolloutComplete")["message"]
+    assert "It asks for cpu: 6; " in message
+    assert "Set a lower spec.serving.resources.requests.cpu" in message
     name = f"minilm-{new}"
     cluster.deployments[name] = replace(cluster.deployments[name], progress_deadline_exceeded=True)
     cluster.operate()

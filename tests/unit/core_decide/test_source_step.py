@@ -192,6 +192,19 @@ def test_image_that_cannot_be_pulled_is_named(cluster: Cluster) -> None:
     assert cluster.config.images.builder in cluster.condition("SourceResolved")["message"]
 
 
+def test_what_no_node_has_room_for_is_a_setting_of_the_chart(cluster: Cluster) -> None:
+    cluster.operate()
+    pod = PodView(name="p", phase="Pending", unschedulable="0/1 nodes are available: 1 Insufficient memory.",
+                  requests={"cpu": "100m", "memory": "64Gi"})
+    cluster.show(resolve_job(cluster), pods=(pod,))
+    cluster.operate()
+    assert cluster.says("SourceResolved") == "False/Unschedulable"
+    assert cluster.condition("SourceResolved")["message"] == (
+        "No node can take pod p: 0/1 nodes are available: 1 Insufficient memory. It asks for cpu: 100m and memory: "
+        "64Gi; check with: kubectl describe nodes. Set a lower config.resolveResources.requests.memory of the "
+        "operator's chart, or add a node with more memory to spare.")
+
+
 def test_a_job_for_which_no_pod_can_be_made_is_told(cluster: Cluster) -> None:
     """A quota, or a ServiceAccount that is not there: no pod says anything."""
     cluster.operate()

@@ -108,6 +108,17 @@ def test_an_unschedulable_pod_says_what_the_scheduler_said() -> None:
     assert pod({"conditions": [{**scheduled, "reason": "SchedulingGated"}]}).unschedulable == ""
 
 
+def test_an_unschedulable_pod_says_what_it_asks_of_a_node() -> None:
+    scheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    spec = {"nodeSelector": {"disk": "ssd"},
+            "containers": [{"resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "2Gi"}}},
+                           {"resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}]}
+    view = pod_view({"metadata": META, "spec": spec, "status": {"conditions": [scheduled]}})
+    assert (view.requests, view.node_selector) == ({"cpu": "750m", "memory": "3Gi"}, {"disk": "ssd"})
+    running = pod_view({"metadata": META, "spec": spec, "status": {}})
+    assert (running.requests, running.node_selector) == ({}, {})
+
+
 def test_an_evicted_pod() -> None:
     view = pod({"phase": "Failed", "reason": "Evicted", "message": "node was low on memory",
                 "conditions": [{"type": "DisruptionTarget", "status": "True"}]})

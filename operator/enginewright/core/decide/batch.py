@@ -23,6 +23,7 @@ from enginewright.core.decide.conditions.evidence import accuracy, objective
 from enginewright.core.decide.conditions.readiness import of_run
 from enginewright.core.decide.engine.obtain import EngineResult, obtain
 from enginewright.core.decide.jobs import delete_job, explain, pod_end, pod_trouble, podless
+from enginewright.core.decide.no_node import Asked
 from enginewright.core.decide.server_step import ServerResult, informed, server_step
 from enginewright.core.decide.source import SourceResult, resolve
 from enginewright.core.events import transitions
@@ -126,7 +127,7 @@ def _failure(ctx: PassContext, job: JobView) -> FailureStatus:
 
 def _follow(ctx: PassContext, memory: BatchStatus, job: JobView) -> Finding:
     images = f"builder image {ctx.config.images.builder}, server image {server_image(ctx.spec, ctx.config)}"
-    trouble = pod_trouble(job.pods, None, images) or podless(job, ctx.now, ctx.obj.namespace)
+    trouble = pod_trouble(job.pods, images, Asked.REPLICA) or podless(job, ctx.now, ctx.obj.namespace)
     done = f"{memory.completed or 0} of {count(memory.shards or 0, 'shard')} are done"
     rows = f", {memory.rows_completed} of {memory.rows} rows" if memory.rows is not None else ""
     if trouble and not job.completed:

@@ -13,6 +13,7 @@ from enginewright.core.backoff import Backoff
 from enginewright.core.commands import kubectl
 from enginewright.core.conditions import parse_timestamp, timestamp
 from enginewright.core.context import PassContext
+from enginewright.core.decide.no_node import Asked, no_node
 from enginewright.core.observed import JobView, PodView
 from enginewright.core.placement import Placement
 from enginewright.core.plan import Action, Delete
@@ -133,21 +134,9 @@ def explain(error: ErrorReport) -> str:
     return f"{where}{error.message}{value}{remedy}."
 
 
-def wanted_hardware(placement: Placement | None) -> str:
-    """What the scheduler looks for, in the user's words."""
-    if placement is None:
-        return ""
-    wants = [f"{name}: {amount}" for name, amount in sorted(placement.limits.items())]
-    if placement.claim:
-        wants.append(f"a device of class {placement.claim.device_class} ({placement.claim.expression})")
-    nodes = [f"{key}={value}" for key, value in sorted(placement.node_selector.items())]
-    text = f" It asks for {' and '.join(wants)}" if wants else ""
-    if nodes:
-        text += f"{' on' if wants else ' It asks for'} nodes labelled {', '.join(nodes)}"
-    return f"{text}; check with: kubectl describe nodes." if text else ""
-
-
-def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: str, room: str = "") -> Trouble | None:
+def pod_trouble(
+    pods: Iterable[PodView], images: str, asked_in: Asked, placement: Placement | None = None, room: str = ""
+) -> Trouble | None:
     """Why the newest waiting pod does not start, or None when it just takes its time. ``room`` is what more is known of
     those that no node can take."""
     waiting = [pod for pod in pods if pod.phase == "Pending" and not pod.deleting]
@@ -155,11 +144,7 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
         return None
     pod = newest(waiting)
     if pod.unschedulable:
-        return Trouble(
-            reason=Reason.UNSCHEDULABLE,
-            message=f"No node can take pod {pod.name}: {pod.unschedulable.rstrip('.')}.{_unbound(pod)}"
-            f"{wanted_hardware(placement)}{room}",
-        )
+        return Trouble(reason=Reason.UNSCHEDULABLE, message=f"{no_node(pod, asked_in, placement)}{room}")
     if pod.waiting_reason in IMAGE_REASONS:
         detail = f" {pod.waiting_message.rstrip('.')}." if pod.waiting_message else ""
         return Trouble(
@@ -174,13 +159,6 @@ def pod_trouble(pods: Iterable[PodView], placement: Placement | None, images: st
             message=f"Pod {pod.name} cannot start ({pod.waiting_reason}){detail}.{_lacking(pod)}",
         )
     return None
-
-
-def _unbound(pod: PodView) -> str:
-    if "unbound immediate PersistentVolumeClaims" not in pod.unschedulable:
-        return ""
-    return (" A claim that it mounts has no volume, mostly for lack of a storage class that can do its access mode; "
-            "the events of the claim say why.")
 
 
 def _lacking(pod: PodView) -> str:

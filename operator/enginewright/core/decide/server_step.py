@@ -25,6 +25,7 @@ from enginewright.core.decide.jobs import (
     podless,
     podless_in,
 )
+from enginewright.core.decide.no_node import Asked
 from enginewright.core.decide.slice import fingerprints
 from enginewright.core.decide.source import known as known_source
 from enginewright.core.manifests import ask_job, ask_job_name, ask_key, begun_under, shared_ask_job_name
@@ -237,7 +238,7 @@ def _wait(ctx: PassContext, other: Elsewhere, job: JobView, memory: ServerStatus
 
 def _trouble(ctx: PassContext, job: JobView, memory: ServerStatus) -> Trouble | None:
     images = f"server image {memory.image} or builder image {memory.builder_image}"
-    return pod_trouble(job.pods, None, images) or podless(job, ctx.now, ctx.obj.namespace)
+    return pod_trouble(job.pods, images, Asked.SMALL_JOB) or podless(job, ctx.now, ctx.obj.namespace)
 
 
 def _asks(name: str, memory: ServerStatus) -> str:

@@ -17,6 +17,7 @@ from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, ti
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import jobs
 from enginewright.core.decide.jobs import JobFailure, delete_job
+from enginewright.core.decide.no_node import Asked
 from enginewright.core.decide.slice import fingerprints
 from enginewright.core.manifests import begun_under, request_configmap, resolve_job, resolve_job_name
 from enginewright.core.observed import JobView
@@ -199,8 +200,8 @@ def _watch(ctx: PassContext, job: JobView, memory: SourceStatus) -> SourceResult
         return suspended
     if jobs.outdated(job, resolve_job(ctx.owner, ctx.spec, ctx.config)):
         return _says(memory, Reason.RESOLVING, *jobs.renewed(job), requeue=1.0)
-    trouble = jobs.pod_trouble(job.pods, None, f"builder image {ctx.config.images.builder}") or jobs.podless(
-        job, ctx.now, ctx.obj.namespace)
+    trouble = (jobs.pod_trouble(job.pods, f"builder image {ctx.config.images.builder}", Asked.SMALL_JOB)
+               or jobs.podless(job, ctx.now, ctx.obj.namespace))
     requeue = None if job.pods else earliest(LOOK_AGAIN, jobs.podless_in(job, ctx.now))
     if trouble:
         return _says(memory, trouble.reason, trouble.message, requeue=requeue)

@@ -6,6 +6,7 @@ from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Finding, no
 from enginewright.core.context import PassContext
 from enginewright.core.decide.jobs import Trouble, pod_trouble
+from enginewright.core.decide.no_node import Asked
 from enginewright.core.labels import CONTAINER_FITS, CONTAINER_VERIFY
 from enginewright.core.observed import DeploymentView, EngineRecord, Observed, PodView
 from enginewright.core.placement import Placement, pinned
@@ -67,7 +68,8 @@ def waiting_trouble(ctx: PassContext, placement: Placement | None, revision: str
         placement = pinned(placement, summary.device)
     image = f"server image {server_image(ctx.spec, ctx.config)}" if placement else "its server image"
     advice = room(ctx.observed.nodes, ctx.obj.namespace, placement, pods)
-    return pod_trouble(pods, placement, image, advice) or _refused(deployed)
+    asked_in = Asked.REPLICA if placement else Asked.ELSEWHERE
+    return pod_trouble(pods, image, asked_in, placement, advice) or _refused(deployed)
 
 
 def _refused(deployed: DeploymentView | None) -> Trouble | None:

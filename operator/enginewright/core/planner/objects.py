@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from enginewright.core.asks import requests_of
 from enginewright.core.labels import COMPONENT, COMPONENT_SERVER, MODEL
 from enginewright.core.observed import DeviceUse, NodeView
 from enginewright.core.placement import GPU_RESOURCE
@@ -69,21 +68,5 @@ def _use(pod: Object) -> DeviceUse:
 
 
 def _asks(pod: Object) -> dict[str, int]:
-    """As the scheduler counts: containers and sidecars hold theirs at once, an init container before they come, beside
-    the sidecars that stand in front of it."""
-    spec = pod.get("spec") or {}
-    sidecars: Counter[str] = Counter()
-    before: Counter[str] = Counter()
-    for container in spec.get("initContainers") or []:
-        own = _devices_of(container)
-        before |= sidecars + own
-        if container.get("restartPolicy") == "Always":
-            sidecars += own
-    running = sum((_devices_of(container) for container in spec.get("containers") or []), sidecars)
-    return dict(before | running)
-
-
-def _devices_of(container: Object) -> Counter[str]:
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return Counter({name: int(amount) for name, amount in limits.items()
-                    if is_device(name) and re.fullmatch(r"\d+", str(amount))})
+    """Devices alone."""
+    return {name: int(amount) for name, amount in requests_of(pod).items() if is_device(name) and amount >= 1}

@@ -33,6 +33,7 @@ from enginewright.core.decide.jobs import (
     spent,
     taken_away,
 )
+from enginewright.core.decide.no_node import Asked
 from enginewright.core.decide.source import missing_claim
 from enginewright.core.manifests import (
     begun_under,
@@ -222,7 +223,7 @@ def _pods_now(build: _Build, job: JobView, memory: BuildStatus) -> BuildResult:
     """What the Job's pods are doing."""
     image = (f"builder image {build.ctx.config.images.builder}, "
              f"server image {server_image(build.ctx.spec, build.ctx.config)}")
-    if trouble := pod_trouble(job.pods, build.placement, image, _room(build, job)):
+    if trouble := pod_trouble(job.pods, image, Asked.BUILD, build.placement, _room(build, job)):
         return build.says(trouble.reason, trouble.message, memory)
     if none := podless(job, build.ctx.now, build.namespace, queued=bool(build.ctx.spec.engine.queue_name)):
         return build.says(none.reason, none.message, memory)
