@@ -32,54 +32,68 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 
 def check_files(options: argparse.Namespace) -> int:
-    """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read. What is valid
-    and seldom meant is a warning, and changes no status."""
-    refused = False
-    try:
-        found = list(models_in(options.files))
-    except FileError as error:
-        print(error, file=sys.stderr)
-        return EXIT_USAGE
-    for path, document in found:
-        name, problems, warnings = _check(document)
-        refused |= bool(problems)
-        print(f"{path}: {name}: {'refused' if problems else 'valid'}")
-        for problem in problems:
-            print(f"  {problem}")
-        for warning in warnings:
-            print(f"  warning: {warning}")
-    return EXIT_REFUSED if refused else 0
+    """0 when every OptimisedModel in the files is good, 1 when one is not, 2 when a file cannot be read or holds what
+    is nearly one: all files are reported first. What is valid and seldom meant is a warning, and changes no status."""
+    refused, unread, models = False, False, 0
+    for path in options.files:
+        found = list(_read(path))
+        for one in found:
+            if isinstance(one, FileError):
+                unread = True
+                print(one, file=sys.stderr)
+            else:
+                models += 1
+                refused |= _report(path, one)
+        if not found:
+            print(f"{path}: holds no {API_VERSION} {KIND}", file=sys.stderr)
+    return EXIT_USAGE if unread or not models else EXIT_REFUSED if refused else 0
+
+
+def _report(path: Path, document: dict[str, Any]) -> bool:
+    """Whether it is refused."""
+    name, problems, warnings = _check(document)
+    print(f"{path}: {name}: {'refused' if problems else 'valid'}")
+    for problem in problems:
+        print(f"  {problem}")
+    for warning in warnings:
+        print(f"  warning: {warning}")
+    return bool(problems)
 
 
 def models_in(files: Sequence[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Every OptimisedModel, with its file. Raises :class:`FileError`, also where there is none at all."""
     found = False
     for path in files:
-        try:
-            documents = list(_documents(path))
-        except FileNotFoundError as error:
-            raise FileError(f"{path} does not exist") from error
-        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError for dates that no calendar has
-            raise FileError(f"{path}: {error}") from error
-        for document in documents:
+        for one in _read(path):
+            if isinstance(one, FileError):
+                raise one
             found = True
-            yield path, document
+            yield path, one
     if not found:
         raise FileError(f"no {API_VERSION} {KIND} in {', '.join(map(str, files))}")
 
 
-def _documents(path: Path) -> Iterator[dict[str, Any]]:
-    """Raises :class:`FileError` for what is nearly one of ours, beside what reading raises."""
-    text = sys.stdin.read() if str(path) == "-" else path.read_text()
-    for document in yaml.safe_load_all(text):
-        if not isinstance(document, dict):
-            continue
-        version, kind = (str(document.get(name, "")) for name in ("apiVersion", "kind"))
-        if kind == KIND and version in (API_VERSION, ""):
-            yield document
-        elif version.startswith(f"{GROUP}/") or difflib.get_close_matches(kind.lower(), [KIND.lower()], cutoff=0.8):
-            raise FileError(f"{path}: has apiVersion: {version}, kind: {kind}; write apiVersion: {API_VERSION}, "
-                            f"kind: {KIND}")
+def _read(path: Path) -> Iterator[dict[str, Any] | FileError]:
+    """Each OptimisedModel of a file, and in its place what is nearly one or cannot be read."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+        for document in yaml.safe_load_all(text):
+            if isinstance(document, dict) and (one := _ours(path, document)):
+                yield one
+    except FileNotFoundError:
+        yield FileError(f"{path} does not exist")
+    except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError for dates that no calendar has
+        yield FileError(f"{path}: {error}")
+
+
+def _ours(path: Path, document: dict[str, Any]) -> dict[str, Any] | FileError | None:
+    version, kind = (str(document.get(name, "")) for name in ("apiVersion", "kind"))
+    if kind == KIND and version in (API_VERSION, ""):
+        return document
+    if version.startswith(f"{GROUP}/") or difflib.get_close_matches(kind.lower(), [KIND.lower()], cutoff=0.8):
+        return FileError(f"{path}: has apiVersion: {version}, kind: {kind}; write apiVersion: {API_VERSION}, "
+                         f"kind: {KIND}")
+    return None
 
 
 def _check(document: dict[str, Any]) -> tuple[str, Sequence[Problem], Sequence[Caution]]:

@@ -151,6 +151,34 @@ def test_what_is_nearly_one_of_ours(capsys: pytest.CaptureFixture[str], manifest
                "kind: OptimisedModel\n")
 
 
+def test_all_files_are_reported_before_it_ends(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    other = "apiVersion: enginewright.io/v1\nkind: OptimisedModel\n"
+    texts = {"a": other, "b": "a: [\n", "c": f"{other}---\n{GOOD}", "d": "kind: Service\n",
+             "e": GOOD.replace("pvc://models/minilm", "ftp://models")}
+    paths = {name: tmp_path / f"{name}.yaml" for name in [*texts, "gone"]}
+    for name, text in texts.items():
+        paths[name].write_text(text)
+    code, out, err = run(capsys, "validate", *map(str, paths.values()))
+    assert code == 2
+    assert [line for line in out.splitlines() if line[0] != " "] == [
+        f"{paths['c']}: minilm: valid", f"{paths['e']}: minilm: refused"]
+    told = [line for line in err.splitlines() if line.startswith(str(tmp_path))]
+    wrong = "has apiVersion: enginewright.io/v1, kind: OptimisedModel; "
+    for name, begin in (("a", f": {wrong}"), ("b", ": while parsing"), ("c", f": {wrong}"),
+                        ("d", ": holds no enginewright.io/v1alpha1 OptimisedModel"), ("gone", " does not exist")):
+        assert told.pop(0).startswith(f"{paths[name]}{begin}")
+    assert not told
+
+
+def test_files_of_other_kinds_beside_a_good_one_are_named_and_no_error(
+    capsys: pytest.CaptureFixture[str], manifest: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "service.yaml"
+    other.write_text("kind: Service\n")
+    assert run(capsys, "validate", str(other), str(manifest)) == (
+        0, f"{manifest}: minilm: valid\n", f"{other}: holds no enginewright.io/v1alpha1 OptimisedModel\n")
+
+
 def test_data_without_its_field(capsys: pytest.CaptureFixture[str], manifest: Path) -> None:
     manifest.write_text(GOOD.replace('{uri: "pvc://models/evaluation.jsonl"}', '"pvc://models/evaluation.jsonl"'))
     code, out, _ = run(capsys, "validate", str(manifest))
