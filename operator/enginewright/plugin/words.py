@@ -63,7 +63,8 @@ def explain(obj: Mapping[str, Any], now: datetime) -> Explanation:
     if (status.observed_generation or 0) < obj["metadata"].get("generation", 0):
         return Explanation(headline=f"{name} was changed a moment ago; the operator has not looked at it since.",
                            facts=_facts(status), way=_way(raw, now))
-    return Explanation(headline=_headline(name, status, raw), facts=_facts(status), way=_way(raw, now),
+    headline = _headline(name, status, raw)
+    return Explanation(headline=headline, facts=_facts(status), way=_way(raw, now, headline),
                        next=_next(obj["metadata"], status, raw))
 
 
@@ -205,12 +206,14 @@ def _class_fact(row: ClassStatus) -> str:
     return f"Class {row.name} is {state}: {what}, {count}{rate}{share}. Ask {row.model} for more."
 
 
-def _way(raw: Mapping[str, Any], now: datetime) -> tuple[str, ...]:
-    lines = []
-    for kind in WAY:
-        entry = find(raw.get("conditions"), kind)
-        if entry:
-            lines.append(f"{_mark(entry)} {kind} {entry.get('reason')}{_since(entry, now)}: {entry.get('message')}")
+def _way(raw: Mapping[str, Any], now: datetime, headline: str = "") -> tuple[str, ...]:
+    """A message that the headline or an earlier line has is not said again."""
+    lines: list[str] = []
+    for entry in filter(None, (find(raw.get("conditions"), kind) for kind in WAY)):
+        message = str(entry.get("message"))
+        told = any(line.endswith(f": {message}") for line in (headline, *lines))
+        lines.append(f"{_mark(entry)} {entry['type']} {entry.get('reason')}{_since(entry, now)}"
+                     f"{', as said above.' if told else f': {message}'}")
     return tuple(lines)
 
 

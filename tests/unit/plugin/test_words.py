@@ -195,9 +195,23 @@ def test_one_that_is_built() -> None:
     assert [line[:13] for line in said.way if "EngineBuilt" in line] == ["… EngineBuilt"], "it waits for its pod"
     cluster.progress("ladder", 0.3)
     cluster.operate()
-    (line,) = (line for line in told(cluster).way if "EngineBuilt" in line)
-    assert line.startswith("… EngineBuilt Building")
-    assert ": trying candidates (30 %); follow with kubectl logs " in line
+    said = told(cluster)
+    (line,) = (line for line in said.way if "EngineBuilt" in line)
+    assert line == "… EngineBuilt Building for 0s, as said above."
+    assert ": trying candidates (30 %); follow with kubectl logs " in said.headline
+
+
+def test_a_long_message_is_said_once() -> None:
+    cluster = Cluster()
+    cluster.operate()
+    nothing = "there is nothing at pvc://models/minilm"
+    cluster.finish(refused("resolve", "user", "SourceNotFound", nothing), of="resolve")
+    cluster.operate()
+    said = told(cluster)
+    text = "\n".join((said.headline, *said.facts, *said.way, *said.next))
+    assert text.count(nothing) == 1
+    assert nothing in said.headline
+    assert "✗ SourceResolved SourceNotFound for 0s, as said above." in said.way
 
 
 def test_each_step_of_a_build_has_words() -> None:
