@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import re
 import shutil
 import sys
@@ -105,7 +106,7 @@ def _text(found: Mapping[str, Any], name: str, allowed: re.Pattern[str]) -> str:
 
 def _shown(value: object) -> str:
     """Short, and without what a terminal obeys."""
-    return ascii(value)[:60]
+    return json.dumps(value, default=str)[:60]
 
 
 def _parts(found: Mapping[str, Any], field: str, most: int) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from enginewright_builder.contract import (
     RuntimeRequest,
     SourceRequest,
     TaskRequest,
+    quoted,
 )
 from enginewright_builder.errors import UserError, exit_code
 from enginewright_builder.pipeline import failure, run_build
@@ -165,7 +166,7 @@ def _check_task(options: argparse.Namespace) -> None:
     generates, parser = options.task == GENERATE, _parser()
     for name in _OF_INFER if generates else _OF_GENERATE:
         if getattr(options, name) != parser.get_default(name):
-            raise ContractError(f"--{name.replace('_', '-')}: got {getattr(options, name)!r}, and it "
+            raise ContractError(f"--{name.replace('_', '-')}: got {quoted(getattr(options, name))}, and it "
                                 f"{'says nothing of a language model' if generates else 'is of language models'}; "
                                 f"{'leave it out' if generates else 'leave it out, or add --task generate'}")
 

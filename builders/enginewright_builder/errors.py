@@ -19,20 +19,23 @@ from enginewright_builder.contract import (
     ErrorFamily,
     ErrorReport,
     Outcome,
+    as_written,
 )
 
 EXIT_CODES: dict[ErrorFamily, int] = {"user": EXIT_USER, "transient": EXIT_TRANSIENT, "bug": EXIT_BUG}
 
 
 class BuilderError(Exception):
-    """An error with a reason (CamelCase, shown in a condition), the field it concerns, its value, and the remedy."""
+    """An error with a reason (CamelCase, shown in a condition), the field it concerns, its value as users write it
+    (None: no value), and the remedy."""
 
     family: ErrorFamily = "bug"
     exit_code = EXIT_BUG
 
     def __init__(self, reason: str, message: str, *, field: str = "", value: object = "", remedy: str = "") -> None:
         super().__init__(message)
-        self.reason, self.message, self.field, self.value, self.remedy = reason, message, field, str(value), remedy
+        self.reason, self.message, self.field, self.remedy = reason, message, field, remedy
+        self.value = "" if value is None else as_written(value)
 
     def report(self) -> ErrorReport:
         return ErrorReport(family=self.family, reason=self.reason, message=self.message, field=self.field,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from enginewright_builder.contract import ContractError, Interface, dumps, load
+from enginewright_builder.contract import ContractError, Interface, dumps, load, quoted
 from enginewright_builder.padding import USUAL_MASK
 
 Fields = dict[str, Any]
@@ -21,7 +21,7 @@ def read_interface(text: str) -> Interface:
     except (ValueError, RecursionError) as error:
         raise _no_object(str(error)) from error
     if not isinstance(written, dict):
-        raise _no_object(f"got {written!r}")
+        raise _no_object(f"got {quoted(written)}")
     return load(Interface, dumps(_contract(written)))
 
 
@@ -51,8 +51,8 @@ def _normalise(fields: Fields) -> Fields:
 def _preprocess(fields: Fields) -> Fields:
     size, crop = fields.pop("size", {}), fields.pop("crop_size", {})
     if not (isinstance(size, dict) and isinstance(crop, dict)):
-        raise ContractError(f"--interface: preprocess: got size {size!r} and cropSize {crop!r}, expected objects such "
-                            'as {"height": 224, "width": 224}')
+        raise ContractError(f"--interface: preprocess: got size {quoted(size)} and cropSize {quoted(crop)}, expected "
+                            'objects such as {"height": 224, "width": 224}')
     return {**fields, **size, **{f"crop_{side}": pixels for side, pixels in crop.items()}}
 
 

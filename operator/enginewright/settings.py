@@ -16,7 +16,7 @@ from enginewright.core.server_args import bad_arguments
 from enginewright.core.spec import Spec, parse_spec, validate
 from enginewright.core.spec.pod_template_rules import JOBS
 from enginewright.core.spec.quality_rules import ENOUGH, TOO_LITTLE, too_little
-from enginewright_builder.contract import ContractError, load
+from enginewright_builder.contract import ContractError, as_written, load, quoted
 
 LIBRARIES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 
@@ -36,7 +36,7 @@ def read_settings(path: Path | None) -> OperatorConfig:
     except (ValueError, yaml.YAMLError) as error:  # ValueError for dates that no calendar has
         raise SettingsError(f"{path}: is not YAML: {error}") from error
     if not isinstance(document, dict | None):
-        raise SettingsError(f"{path}: expected fields and their values, got {type(document).__name__}")
+        raise SettingsError(f"{path}: expected fields and their values, got {quoted(document)[:60]}")
     try:
         config = load(OperatorConfig, json.dumps(document or {}, default=str))
     except ContractError as error:
@@ -60,8 +60,8 @@ def _refuse_negative(path: Path, config: OperatorConfig) -> None:
 def _refuse_senseless_prices(path: Path, prices: Prices) -> None:
     for device, price in prices.per_hour.items():
         if not (math.isfinite(price) and price > 0):
-            raise SettingsError(f"{path}: prices.per_hour.{device}: got {price}, expected more than 0; leave out a "
-                                "device class that has no price")
+            raise SettingsError(f"{path}: prices.per_hour.{device}: got {as_written(price)}, expected more than 0; "
+                                "leave out a device class that has no price")
     if prices.per_hour and not prices.currency:
         raise SettingsError(f"{path}: prices.currency: got '', expected a currency such as EUR beside prices.per_hour")
 

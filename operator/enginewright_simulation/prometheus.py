@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -71,9 +72,13 @@ def _pair(pair: Any, where: str) -> tuple[float, float]:
     try:
         time, rate = float(pair[0]), float(pair[1])
     except (TypeError, ValueError, OverflowError, IndexError, KeyError) as error:
-        raise InputError(f"{where}: {pair!r} is not a time and a value; {QUERY}") from error
+        raise InputError(f"{where}: {_shown(pair)} is not a time and a value; {QUERY}") from error
     if not (math.isfinite(time) and 0 <= rate < math.inf):
-        raise InputError(f"{where}: {pair!r} is not a rate; {QUERY}")
+        raise InputError(f"{where}: {_shown(pair)} is not a rate; {QUERY}")
     if wrong := problem(time):
-        raise InputError(f"{where}: the time of {pair!r} {wrong}")
+        raise InputError(f"{where}: the time of {_shown(pair)} {wrong}")
     return time, rate
+
+
+def _shown(pair: Any) -> str:
+    return json.dumps(pair)[:40]

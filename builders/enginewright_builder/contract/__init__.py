@@ -131,6 +131,7 @@ from enginewright_builder.contract.request import (
     TaskRequest,
 )
 from enginewright_builder.contract.serving import QueueLevel, QueuePolicy, QueueRequest, ServingChoice, with_draft
+from enginewright_builder.contract.yaml_form import as_written, quoted
 
 __all__ = [
     "AGREEMENT",
@@ -245,10 +246,12 @@ __all__ = [
     "TokenFigures",
     "TokenWork",
     "Verdict",
+    "as_written",
     "canonical",
     "dumps",
     "load",
     "proves",
+    "quoted",
     "requests_needed",
     "shard_range",
     "to_plain",

@@ -10,6 +10,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from enginewright_builder.contract.yaml_form import KINDS, quoted
+
 CONTRACT_VERSION = 1
 
 
@@ -80,7 +82,7 @@ def load(kind: type[T], text: str) -> T:
         raise ContractError(f"{kind.__name__}: not JSON: {error}") from error
     version = value.get("version", CONTRACT_VERSION) if isinstance(value, dict) else None
     if version != CONTRACT_VERSION:
-        raise ContractError(f"{kind.__name__}.version: got {version!r}, this program speaks {CONTRACT_VERSION}")
+        raise ContractError(f"{kind.__name__}.version: got {quoted(version)}, this program speaks {CONTRACT_VERSION}")
     return typing.cast(T, _read(kind, value, kind.__name__))
 
 
@@ -92,15 +94,15 @@ def _read(kind: Any, value: Any, path: str) -> Any:
         return _read_union(args, value, path)
     if origin is Literal:
         if value not in args:
-            raise ContractError(f"{path}: got {value!r}, expected one of {', '.join(map(repr, args))}")
+            raise ContractError(f"{path}: got {quoted(value)}, expected one of {', '.join(map(quoted, args))}")
         return value
     if origin is tuple:
         if not isinstance(value, list):
-            raise ContractError(f"{path}: expected a list, got {value!r}")
+            raise ContractError(f"{path}: expected a list, got {quoted(value)}")
         return tuple(_read(args[0], item, f"{path}[{index}]") for index, item in enumerate(value))
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
-            raise ContractError(f"{path}: expected an object, got {value!r}")
+            raise ContractError(f"{path}: expected an object, got {quoted(value)}")
         return {key: _read(args[1], item, f"{path}.{key}") for key, item in value.items()}
     return _read_scalar(kind, value, path)
 
@@ -124,20 +126,20 @@ def _read_union(args: tuple[Any, ...], value: Any, path: str) -> Any:
             return _read(option, value, path)
         except ContractError as error:
             errors.append(str(error))
-    raise ContractError(errors[0] if len(errors) == 1 else f"{path}: {value!r} fits none of the allowed types")
+    raise ContractError(errors[0] if len(errors) == 1 else f"{path}: {quoted(value)} fits none of the allowed types")
 
 
 def _read_scalar(kind: Any, value: Any, path: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ContractError(f"{path}: expected {kind.__name__}, got {value!r}")
+        raise ContractError(f"{path}: expected {KINDS[kind]}, got {quoted(value)}")
     return value
 
 
 def _read_dataclass(kind: type, value: Any, path: str) -> Any:
     if not isinstance(value, dict):
-        raise ContractError(f"{path}: expected an object, got {value!r}")
+        raise ContractError(f"{path}: expected an object, got {quoted(value)}")
     known = _hints(kind)
     if unknown := sorted(set(value) - set(known)):
         raise ContractError(f"{path}: unknown field {unknown[0]!r}; known are {', '.join(sorted(known))}")

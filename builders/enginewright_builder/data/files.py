@@ -21,7 +21,7 @@ from typing import IO, Any, cast
 
 import numpy as np
 
-from enginewright_builder.contract import Interface
+from enginewright_builder.contract import Interface, as_written
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
@@ -184,7 +184,7 @@ def read_header(file: IO[bytes]) -> Header:
     read = library.read_array_header_1_0 if version == (1, 0) else library.read_array_header_2_0
     header = Header(*read(file, max_header_size=_HEADER))
     if any(size < 0 for size in header.shape):
-        raise ValueError(f"a size below zero: {header.shape}")
+        raise ValueError(f"a size below zero: {list(header.shape)}")
     return header
 
 
@@ -281,7 +281,7 @@ def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField, 
         except (ValueError, OverflowError) as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
         if row[name].dtype.kind not in (_NUMBERS_AND_WORDS if words else _NUMBERS):
-            raise where.invalid(f"{at}: {name}: expected numbers, got {str(value)[:60]!r}", path, _FORMATS)
+            raise where.invalid(f"{at}: {name}: expected numbers, got {as_written(value)[:60]}", path, _FORMATS)
     return row
 
 

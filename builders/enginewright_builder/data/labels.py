@@ -20,7 +20,7 @@ from enginewright_builder.accuracy.task_rules import (
     labels_invalid,
 )
 from enginewright_builder.accuracy.vocabulary import Vocabulary
-from enginewright_builder.contract import AccuracyRequest, TaskRequest
+from enginewright_builder.contract import AccuracyRequest, TaskRequest, as_written, quoted
 from enginewright_builder.data.files import SampleFile
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.meanings import class_names, speech_tokens
@@ -145,7 +145,7 @@ def _objects(value: Any, names: Mapping[str, int], place: int) -> Array:
         if not isinstance(row, list | tuple | np.ndarray) or len(row) != _NUMBERS:
             raise labels_invalid(f"sample {place}: an object is {_show(row)}", _show(row), _OBJECT)
     if unknown := [row[0] for row in rows if isinstance(row[0], str) and row[0] not in names]:
-        raise labels_invalid(f"sample {place}: class {unknown[0]!r} is not one of the source's", unknown[0],
+        raise labels_invalid(f"sample {place}: class {quoted(unknown[0])} is not one of the source's", unknown[0],
                              "write one that config.json has in label2id, or the class's number")
     try:
         table: Array = np.array([[names.get(row[0], row[0]), *row[1:]] if isinstance(row[0], str) else row
@@ -187,7 +187,7 @@ def _named(found: Array, names: Mapping[str, int], task: TaskRequest, place: int
     """Names as numbers; a list of names as 0 or 1 for each class where a sample may have several."""
     if unknown := [name for name in found.ravel().tolist() if name not in names]:
         known = ", ".join(list(names)[:10]) + (" …" if len(names) > 10 else "")
-        raise labels_invalid(f"sample {place}: class {unknown[0]!r} is not one of the source's "
+        raise labels_invalid(f"sample {place}: class {quoted(unknown[0])} is not one of the source's "
                              f"({known or 'it names none'})", unknown[0], "write one of these names" if names else
                              "write numbers of classes, or name them in label2id of config.json beside the model")
     numbers = np.vectorize(lambda name: names[name], otypes=[np.int64])(found)
@@ -240,4 +240,5 @@ def _group_invalid(message: str, value: object, remedy: str) -> UserError:
 
 
 def _show(value: Any) -> str:
-    return str(value)[:60]
+    """An array is as a list of it is."""
+    return as_written(value.tolist() if isinstance(value, np.ndarray | np.generic) else value)[:60]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.accuracy.rules import check_tolerance, samples_advised, samples_needed
+from enginewright_builder.contract import quoted
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.generate.client import Ask
@@ -95,7 +96,7 @@ def _ask(path: Path, number: int, line: str) -> Ask:
         raise _invalid(path, f"line {number} has not just one of prompt and messages")
     limit = row.get("max_tokens", DEFAULT_MAX_TOKENS)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        raise _invalid(path, f"line {number}: max_tokens is {limit!r}, not a positive number")
+        raise _invalid(path, f"line {number}: max_tokens is {quoted(limit)}, not a positive number")
     if "prompt" in row:
         if not isinstance(row["prompt"], str) or not row["prompt"]:
             raise _invalid(path, f"line {number}: prompt is not a text")

@@ -26,7 +26,7 @@ from enginewright_builder.models.torch_precision import flat_names
 from enginewright_builder.models.torch_records import check_as_torch_reads
 from enginewright_builder.models.torch_whole import through_onnx
 from enginewright_builder.onnx_interface import freed_interface
-from enginewright_builder.shapes import DTYPES, UNBOUNDED, checked
+from enginewright_builder.shapes import DTYPES, UNBOUNDED, checked, shape_text
 from enginewright_builder.sources.exported_program import check_exported_program, check_program
 from enginewright_builder.tensors import Array
 
@@ -161,9 +161,9 @@ def _renamed(inputs: tuple[TensorSpec, ...], stated: Interface) -> tuple[TensorS
     for own, other in zip(inputs, stated.inputs, strict=True):
         if own.dtype != other.dtype or (other.shape and len(own.shape) != len(other.shape)):
             raise UserError("InterfaceInvalid", f"input {other.name!r}: the program takes {own.dtype} "
-                            f"{list(own.shape)}, "
-                            f"not {other.dtype} {list(other.shape)}", field=f"spec.interface.inputs[{other.name}]",
-                            value=list(other.shape), remedy="write what the program takes")
+                            f"{shape_text(own.shape)}, not {other.dtype} {shape_text(other.shape)}",
+                            field=f"spec.interface.inputs[{other.name}]", value=list(other.shape),
+                            remedy="write what the program takes")
     return tuple(dataclasses.replace(own, name=other.name,
                                      shape=tuple(size if isinstance(size, int) else new for size, new
                                                  in zip(own.shape, other.shape or own.shape, strict=True)))

@@ -22,7 +22,7 @@ import torch
 import transformers
 from torch import nn
 
-from enginewright_builder.contract import Interface, TensorSpec
+from enginewright_builder.contract import Interface, TensorSpec, quoted
 from enginewright_builder.errors import BuilderError, UserError, brief, first_line, known_or
 from enginewright_builder.models.base import Tokenize
 from enginewright_builder.models.folder_tokenizer import FolderTokenizer
@@ -158,7 +158,7 @@ def _load_weights(path: Path, config: Mapping[str, Any]) -> tuple[Any, list[str]
     kind: Any = getattr(transformers, architectures[0], None) if architectures else transformers.AutoModel
     # Of the library's names only models: it has programs, too.
     if architectures and not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise UserError("UnsupportedModel", f"this builder does not know the architecture {architectures[0]!r}",
+        raise UserError("UnsupportedModel", f"this builder does not know the architecture {quoted(architectures[0])}",
                         field=_FIELD, value=architectures[0],
                         remedy="export the model with torch.export.save or to ONNX")
     try:

@@ -99,7 +99,7 @@ class NpzRows(Rows):
                 raise self._invalid(f"{name} is in Fortran's order", "write it with numpy.ascontiguousarray")
         counts = {header.shape[0] if header.shape else -1 for header in headers.values()}
         if len(counts) != 1 or -1 in counts:
-            stated = ", ".join(f"{name}: {header.shape}" for name, header in sorted(headers.items()))
+            stated = ", ".join(f"{name}: {list(header.shape)}" for name, header in sorted(headers.items()))
             raise self._invalid(f"arrays differ in their number of rows ({stated})",
                                 "put the rows along axis 0 of every array")
         return counts.pop()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.contract import quoted
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.formats import (
     PICKLE_REMEDY,
@@ -155,8 +156,8 @@ def _plain(text: str) -> str:
 def _number(path: Path, config: Mapping[str, Any], name: str) -> int:
     found = config.get(name, 0)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise UserError("SourceCorrupt", f"{name} in config.json is {found!r}, not a number", field=_FIELD, value=path,
-                        remedy="copy config.json again")
+        raise UserError("SourceCorrupt", f"{name} in config.json is {quoted(found)}, not a number", field=_FIELD,
+                        value=path, remedy="copy config.json again")
     return found
 
 

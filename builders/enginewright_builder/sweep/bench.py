@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from enginewright_builder.contract import ObjectiveRequest, ServingChoice, requests_needed
+from enginewright_builder.contract import ObjectiveRequest, ServingChoice, as_written, requests_needed
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
@@ -87,7 +87,7 @@ class Bench:
                             seconds=self.point_seconds, warmup_seconds=WARMUP_SECONDS, enough=enough,
                             meter=self.meter, idle_watts=self.idle_watts, folded=self._folded)
         if not seen.load.measured:
-            raise UserError("ServerLoadFailed", f"no request was answered: {dict(seen.load.errors)}. "
+            raise UserError("ServerLoadFailed", f"no request was answered: {as_written(seen.load.errors)}. "
                             f"{self.server.last_words()}", field="spec.serving", value=self.model_name,
                             remedy="read the log lines")
         windows = self.windows.setdefault((serving, concurrency), [])

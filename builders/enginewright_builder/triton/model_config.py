@@ -14,6 +14,7 @@ from tritonclient.grpc import model_config_pb2 as schema
 from enginewright_builder.contract import Interface, SequenceBatching, ServingChoice, TensorSpec
 from enginewright_builder.errors import UserError
 from enginewright_builder.sequences import answered, sent
+from enginewright_builder.shapes import shape_text
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.wire import wire_shape
 
@@ -109,13 +110,14 @@ def tensor_dims(spec: TensorSpec, *, batched: bool) -> list[int]:
         shape = shape[1:]
     dims = [size if isinstance(size, int) and size >= 0 else -1 for size in shape]
     if 0 in dims:
-        raise _interface_error(spec, f"shape {list(spec.shape)} has a dimension of size 0", "use sizes of at least 1")
+        raise _interface_error(spec, f"shape {shape_text(spec.shape)} has a dimension of size 0",
+                               "use sizes of at least 1")
     return dims
 
 
 def _interface_error(spec: TensorSpec, problem: str, remedy: str) -> UserError:
     return UserError("InterfaceInvalid", f"tensor {spec.name!r}: {problem}", field=f"spec.interface[{spec.name}]",
-                     value=f"{spec.dtype}{list(spec.shape)}", remedy=remedy)
+                     value=f"{spec.dtype}{shape_text(spec.shape)}", remedy=remedy)
 
 
 def _check_serving(model: ServedModel) -> None:

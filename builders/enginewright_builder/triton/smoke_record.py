@@ -109,7 +109,7 @@ def _apart(answer: Array, reference: Array, name: str) -> float:
     off = smoke.distance(str(np_to_triton_dtype(reference.dtype)), _raw(answer), _raw(reference))
     if not math.isfinite(off):
         raise UserError("ServedAnswersDiffer", f"output {name!r} as served is NaN, infinite or of another shape where "
-                        f"the source model's is {list(reference.shape)}", field="spec.engine", value=str(answer.shape),
+                        f"the source model's is {list(reference.shape)}", field="spec.engine", value=list(answer.shape),
                         remedy="use the server image that belongs to this builder")
     return off
 

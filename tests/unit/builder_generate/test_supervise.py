@@ -235,7 +235,7 @@ def test_who_says_nothing_or_nonsense_of_its_device_is_named(tmp_path: Path) -> 
     with pytest.raises(TransientError, match="has not said within 0 s"):
         place.look(patience=0)
     (tmp_path / "machine.json").write_text('{"cores": "many"}')
-    with pytest.raises(UserError, match=r"Machine\.cores: expected int"):
+    with pytest.raises(UserError, match=r"Machine\.cores: expected a whole number"):
         place.look()
     (tmp_path / STATE).write_text("[" * 100_000)
     assert place.state() == State()

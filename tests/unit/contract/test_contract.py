@@ -77,11 +77,11 @@ def test_no_fingerprint_before_every_digest_is_known(change: dict[str, Any], nam
         ("{", "not JSON"),
         ("[]", "version"),
         ('{"version": 2}', "got 2"),
-        ('{"model_name": "m", "source": {"uri": 3}}', r"source\.uri: expected str, got 3"),
+        ('{"model_name": "m", "source": {"uri": 3}}', r"source\.uri: expected a text, got 3"),
         ('{"model_name": "m", "source": {"uri": "x"}, "colour": 1}', "unknown field 'colour'"),
         ('{"model_name": "m"}', "source"),
         ('{"model_name": "m", "source": {"uri": "x"}, "mounts": []}', r"mounts: expected an object"),
-        ('{"model_name": "m", "source": {"uri": "x"}, "engine": {"max_batch_size": true}}', "expected int, got True"),
+        ('{"model_name": "m", "source": {"uri": "x"}, "engine": {"max_batch_size": true}}', "a whole number, got true"),
         ('{"model_name": "m", "source": {"uri": "x"}, "interface": {"inputs": 3}}', "expected a list"),
     ],
 )

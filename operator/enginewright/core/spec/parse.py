@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from enginewright.core.problems import Problem
@@ -55,8 +55,14 @@ def _given(value: Any, path: tuple[str, ...] = ()) -> Any:
 
 def show(value: object) -> str:
     """``value`` as JSON, cut to fit a condition."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=_as_given)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+
+
+def _as_given(value: object) -> object:
+    """A part of a spec by what the user wrote of it."""
+    return value.model_dump(mode="json", by_alias=True, exclude_unset=True) if isinstance(value, BaseModel) else str(
+        value)
 
 
 def _problems(error: ValidationError) -> tuple[Problem, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -74,12 +75,17 @@ def _wrong_objects(path: Path, schema: Schema, whole: Raw) -> Iterator[Case]:
         yield Case(field=dotted((*path, 0)), what="null", spec=changed(whole, (*path, 0), None))
 
 
+def _written(value: Any) -> str:
+    """As users write it."""
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _wrong(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
     if schema.get("x-kubernetes-int-or-string"):
-        yield from ((repr(value), value) for value in _NO_QUANTITIES)
+        yield from ((_written(value), value) for value in _NO_QUANTITIES)
         return
     kind = schema["type"]
-    yield from ((repr(value), value) for value in _other_types(kind))
+    yield from ((_written(value), value) for value in _other_types(kind))
     yield from _OUTSIDE[kind](schema, good)
 
 
@@ -91,7 +97,7 @@ def _other_types(kind: str) -> tuple[Any, ...]:
 def _texts(schema: Schema, good: str) -> Iterator[tuple[str, Any]]:
     if options := schema.get("enum"):
         wrong = ("nonsense", str(options[-1]).swapcase(), f"{options[-1]} ", "")
-        yield from ((repr(value), value) for value in wrong if value not in options)
+        yield from ((_written(value), value) for value in wrong if value not in options)
         return
     if most := schema.get("maxLength"):
         yield f"{most + 1} characters", (good or "a") + "a" * (most + 1 - len(good or "a"))
@@ -99,7 +105,7 @@ def _texts(schema: Schema, good: str) -> Iterator[tuple[str, Any]]:
         yield "empty", ""
     form = pattern(schema)
     refused = [text for text in _TEXTS if form and not re.search(form, text)]
-    yield from ((repr(text), text) for text in refused[:4])
+    yield from ((_written(text), text) for text in refused[:4])
 
 
 def _numbers(schema: Schema, _: Any) -> Iterator[tuple[str, Any]]:
@@ -169,7 +175,7 @@ def _at_ends() -> Iterator[Case]:
 def _edges(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
     if schema.get("x-kubernetes-int-or-string"):
         good_text = "1" if re.search(pattern(schema), "1") else "1..1"
-        yield from ((repr(value), value) for value in (good_text, 1))
+        yield from ((_written(value), value) for value in (good_text, 1))
         return
     yield from _INSIDE[schema["type"]](schema, good)
     if "default" in schema:
@@ -177,7 +183,7 @@ def _edges(schema: Schema, good: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _good_texts(schema: Schema, good: str) -> Iterator[tuple[str, Any]]:
-    yield from ((repr(option), option) for option in schema.get("enum", ()))
+    yield from ((_written(option), option) for option in schema.get("enum", ()))
     if not schema.get("enum") and (most := schema.get("maxLength")):
         longest = good + "a" * (most - len(good))
         if re.search(pattern(schema), longest):
