@@ -3,10 +3,13 @@ against a real apiserver in ``tests/integration/test_corpus.py``."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from enginewright.core.problems import Problem
 from enginewright.core.spec import Spec, parse_spec, validate
+from support.broken_specs import BROKEN
 from support.corpus import ODD, WHOLES, Case, Raw, bad_ends, bad_fields, odd_fields
 
 
@@ -47,6 +50,15 @@ def test_one_wrong_field_is_the_only_one_that_is_told(wrong_fields: Told) -> Non
 
 def test_each_problem_has_a_value_and_a_remedy(wrong_fields: Told, wrong_ends: Told) -> None:
     assert [str(problem) for _, told in (*wrong_fields, *wrong_ends) for problem in told if incomplete(problem)] == []
+
+
+PYTHON = re.compile(r"\b(None|True|False)\b|Spec\(|\('")
+
+
+def test_each_value_stands_as_users_write_it(wrong_fields: Told, wrong_ends: Told) -> None:
+    told = [problem for _, found in (*wrong_fields, *wrong_ends) for problem in found]
+    told += [problem for broken in BROKEN for problem in problems(broken.spec)]
+    assert [str(problem) for problem in told if PYTHON.search(problem.value)] == []
 
 
 def test_a_value_that_its_field_takes_and_a_rule_refuses(wrong_ends: Told) -> None:
