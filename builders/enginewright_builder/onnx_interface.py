@@ -14,6 +14,8 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import BATCH, DTYPES, STRING, checked, is_batch, shape_text, takes_batches
 
 _FIELD = "spec.source.uri"
+# Operators to which NaN is no number that went wrong: trees send it one way, an Imputer fills it.
+_MISSING = {"Imputer", "IsNaN", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}
 # It becomes part of a file's name, and stands in Triton's configuration and in messages.
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -168,3 +170,8 @@ def _or_others(side: str) -> str:
 
 # Types that ``onnx`` itself may hold in arrays of another one.
 _STANDING_IN = frozenset({TensorProto.BFLOAT16})
+
+
+def takes_missing(model: onnx.ModelProto) -> bool:
+    """Whether NaN is a value that is missing, as trees, imputers and what asks for NaN take it."""
+    return any(node.op_type in _MISSING for node in model.graph.node)

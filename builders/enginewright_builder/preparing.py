@@ -14,6 +14,7 @@ from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.contract import BuildRequest, Interface
+from enginewright_builder.data.files import note_left_out
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.errors import UserError
@@ -84,6 +85,8 @@ def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
+        for note in note_left_out(evaluation.left_out, "evaluation"):
+            steps.tracker.note(note)
         settled = Settled() if isinstance(source, Sequenced | OwnStepped) else settle(
             source, request.interface.padding if request.interface else None, evaluation,
             rounded=request.device.accelerator == "gpu")

@@ -32,6 +32,7 @@ from enginewright_builder.data.files import (
     SampleFile,
     check_against,
     check_overlap,
+    note_left_out,
     read_samples,
 )
 from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
@@ -200,7 +201,7 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
                             "copy the tokenizer's files beside config.json, or give tokenised arrays")
     prepares = asked(interface)
     if located.format in _TELLING and not prepares:
-        samples = check_against(samples, _own_interface(located, interface), where)
+        samples = check_against(samples, _own_interface(located, interface), where, missing=_takes_missing(located))
     if located.format != "huggingface" and samples.texts:
         raise where.invalid(f"the file holds texts, but {located.format} sources bring no tokenizer", "text",
                             "give arrays named as the model's inputs, in .npz or .jsonl")
@@ -210,6 +211,16 @@ def _fitting(located: Located, interface: Interface | None, samples: SampleFile,
                                     outputs=tuple(spec for spec in interface.outputs if spec.shape))
         return check_against(samples, _with_single_samples(checked(known)), where)
     return samples
+
+
+def _takes_missing(located: Located) -> bool:
+    if located.format != "onnx":
+        return False
+    import onnx
+
+    from enginewright_builder.onnx_interface import takes_missing
+
+    return takes_missing(onnx.load(str(located.path), load_external_data=False))
 
 
 def _own_interface(located: Located, stated: Interface | None) -> Interface:
@@ -285,6 +296,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 
 def _distinct(samples: SampleFile, which: str, notes: list[str]) -> SampleFile:
+    notes.extend(note_left_out(samples.left_out, which))
     distinct = samples.distinct()
     if repeated := len(samples) - len(distinct):
         notes.append(f"{repeated} of {len(samples)} {which} samples are there more than once: they count once")

@@ -3,7 +3,8 @@
 * ``.npz``: one array an input, named as the input, samples along axis 0.
 * ``.jsonl``: one object a line, either ``{"text": "…"}`` for models that take texts, or ``{"<input>": […], …}``.
 
-Either may have columns beside inputs, such as labels: another array, or another field of each object.
+Either may have columns beside inputs: another array, or another field of each object. Those that the spec names
+(labels, groups) are kept; others, such as an identity, are left out once it is known which inputs the model takes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -59,11 +60,12 @@ SHARED_LIMIT = 0.1
 @dataclass(frozen=True, kw_only=True)
 class SampleFile:
     """Either ``texts``, or ``rows`` of one array an input without the batch dimension. ``columns`` has by name what is
-    no input: one value a sample, as it was read."""
+    no input and named by the spec: one value a sample, as it was read; ``left_out`` are names of what is neither."""
 
     texts: tuple[str, ...] = ()
     rows: tuple[Mapping[str, Array], ...] = field(default=(), repr=False)
     columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
+    left_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts) or len(self.rows)
@@ -79,7 +81,7 @@ class SampleFile:
         return SampleFile(texts=tuple(self.texts[place] for place in places if self.texts),
                           rows=tuple(self.rows[place] for place in places if self.rows),
                           columns={name: tuple(values[place] for place in places)
-                                   for name, values in self.columns.items()})
+                                   for name, values in self.columns.items()}, left_out=self.left_out)
 
     def keys(self) -> list[str]:
         """One digest a sample: equal keys mean equal samples, whatever file, format or type they were written in."""
@@ -133,12 +135,13 @@ def _read_npz(path: Path, where: DataField, columns: Collection[str], *, words: 
         # TypeError of a bare array, NotImplementedError of an unknown compression, RuntimeError of an encryption, and
         # the last two of a header that is no Python.
         raise where.invalid(f"{path.name} cannot be read: {error}", path, _SAVEZ) from error
-    if wrong := [name for name, array in arrays.items()
-                 if array.dtype.kind not in (_NUMBERS_AND_WORDS if words or name in columns else _NUMBERS)]:
-        raise where.invalid(f"{path.name}: {wrong[0]} holds {arrays[wrong[0]].dtype}, expected numbers", path,
-                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line{_BESIDE}')
-    if not set(arrays) - set(columns):
+    inputs = {name: array.dtype for name, array in arrays.items() if name not in columns}
+    if not inputs:
         raise where.invalid(f"{path.name} holds no arrays of inputs", path, _FORMATS)
+    if not any(dtype.kind in (_NUMBERS_AND_WORDS if words else _NUMBERS) for dtype in inputs.values()):
+        name, dtype = next(iter(inputs.items()))
+        raise where.invalid(f"{path.name}: {name} holds {dtype}, expected numbers", path,
+                            f'{_SAVEZ}, or give texts in .jsonl, as {{"text": …}} on each line{_BESIDE}')
     counts = {name: array.shape[0] if array.ndim else -1 for name, array in arrays.items()}
     if len(set(counts.values())) != 1 or -1 in counts.values():
         stated = ", ".join(f"{name}: {arrays[name].shape}" for name in sorted(arrays))
@@ -274,14 +277,16 @@ def _checked_text(text: str, at: str, value: object, where: DataField) -> str:
 
 
 def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField, *, words: bool) -> Row:
-    row = {}
+    """What is no number may be a column that is left out, but not all of the row."""
+    row: dict[str, Array] = {}
     for name, value in entry.items():
         try:
             row[name] = np.asarray(value)
         except (ValueError, OverflowError) as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
-        if row[name].dtype.kind not in (_NUMBERS_AND_WORDS if words else _NUMBERS):
-            raise where.invalid(f"{at}: {name}: expected numbers, got {as_written(value)[:60]}", path, _FORMATS)
+    if entry and not any(array.dtype.kind in (_NUMBERS_AND_WORDS if words else _NUMBERS) for array in row.values()):
+        name, value = next(iter(entry.items()))
+        raise where.invalid(f"{at}: {name}: expected numbers, got {as_written(value)[:60]}", path, _FORMATS)
     return row
 
 
@@ -299,9 +304,10 @@ def check_overlap(shared: int, evaluation: int, calibration: int, uri: str = "")
 
 
 def check_against(samples: SampleFile, interface: Interface, where: DataField = EVALUATION, *,
-                  first: int = 0) -> SampleFile:
-    """Samples in the interface's own types. ``first`` is the place of the first of them in its file. Raises as
-    :func:`read_samples`, naming what was got and what is expected."""
+                  first: int = 0, missing: bool = False) -> SampleFile:
+    """Samples in the interface's own types, without what is no input of it. ``first`` is the place of the first of them
+    in its file; with ``missing`` NaN stands for values that are missing. Raises as :func:`read_samples`, naming what
+    was got and what is expected."""
     if samples.texts and [spec.dtype for spec in interface.inputs] == [STRING]:
         samples = _as_rows(samples, interface)
     if samples.texts:
@@ -317,19 +323,32 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                             ", ".join(sorted(samples.columns)),
                             "export the model with a free first dimension, or leave spec.accuracy.task and "
                             "spec.accuracy.groupBy out")
-    for index, row in enumerate(_calls(samples.rows, interface, where), start=first):
-        if set(row) != set(expected):
-            raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
-                                f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
-                                f"name the arrays exactly as the model's inputs{_BESIDE}")
+    given = [_inputs_of(row, expected, index, where) for index, row in enumerate(samples.rows, start=first)]
+    for index, row in enumerate(_calls(given, interface, where), start=first):
         rows.append({name: _fit(row[name], spec.dtype, sample_shape(spec, batched=batched), f"sample {index}: {name}",
-                                where, whole=not batched)
+                                where, whole=not batched, missing=missing)
                      for name, spec in expected.items()})
         if len({len(rows[-1][spec.name]) for spec in interface.inputs if spec.shape[1:2] == (STEPS,)}) > 1:
             told = ", ".join(f"{name} {len(array)}" for name, array in rows[-1].items())
             raise where.invalid(f"sample {index} is a sequence of different length in its inputs: {told} steps", told,
                                 "give every input of a sequence as many steps")
-    return replace(samples, rows=tuple(rows))
+    return replace(samples, rows=tuple(rows),
+                   left_out=tuple(sorted({name for row in samples.rows for name in row} - set(expected))))
+
+
+def note_left_out(names: Sequence[str], which: str) -> Iterator[str]:
+    """What the user should know of columns that are neither inputs nor named in the spec."""
+    if names:
+        yield (f"left {', '.join(names)} of the {which} data out, which the model does not take; labels and groups "
+               "count where spec.accuracy.task.labels and spec.accuracy.groupBy name them")
+
+
+def _inputs_of(row: Row, expected: Collection[str], index: int, where: DataField) -> Row:
+    if missing := sorted(set(expected) - set(row)):
+        raise where.invalid(f"sample {index} has {', '.join(sorted(row))}; the model takes "
+                            f"{', '.join(sorted(expected))}", ", ".join(sorted(row)),
+                            f"add {', '.join(missing)}: name the arrays exactly as the model's inputs{_BESIDE}")
+    return {name: row[name] for name in expected}
 
 
 def _as_rows(samples: SampleFile, interface: Interface) -> SampleFile:
@@ -359,33 +378,53 @@ def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Seque
                             "give samples of one shape, with the same names") from error
 
 
-def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField, *, whole: bool) -> Array:
-    """``whole``: ``shape`` is that of a whole call, in front of which a single row may be left out; and so it may in
-    each step of a sequence."""
-    wanted = numpy_dtype(dtype)
-    if whole and array.ndim == len(shape) - 1 and shape[0] in (1, ROWS, BATCH):
-        array = array[None]
-    elif shape[:1] == (STEPS,) and shape[1:2] == (1,) and array.ndim == len(shape) - 1:
-        array = array[:, None]
-    elif array.shape == (1,) and not shape:  # as clients send one number
-        array = array[0]
-    elif not array.ndim and shape == (1,):
-        array = np.asarray(array)[None]
-    if array.dtype.kind == "f" and np.isnan(array).any():
+def _with_gaps(array: Array) -> Array:
+    """JSON's null, which has no number, as NaN; as it is where something else is no number either."""
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        return array
+
+
+def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField, *, whole: bool,
+         missing: bool) -> Array:
+    """``whole``: ``shape`` is that of a whole call."""
+    array, wanted = _shaped(array, shape, whole=whole), numpy_dtype(dtype)
+    if missing and array.dtype == np.object_ and wanted.kind == "f":
+        array = _with_gaps(array)
+    if array.dtype.kind == "f" and not missing and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
                                             in zip(array.shape, map(size_range, shape), strict=True))
     if not fits:
         raise where.invalid(f"{at} has shape {list(array.shape)}, expected {shape_text(shape)}", list(array.shape),
                             "give each sample in the shape of the model's input, without the batch dimension")
-    if wanted == np.object_ and array.dtype.kind in "UO":
-        for text in np.asarray(array).ravel():
+    return _typed(array, wanted, at, where)
+
+
+def _shaped(array: Array, shape: tuple[int | str, ...], *, whole: bool) -> Array:
+    """In front of a whole call a single row may be left out, and so it may in each step of a sequence."""
+    if whole and array.ndim == len(shape) - 1 and shape[0] in (1, ROWS, BATCH):
+        return array[None]
+    if shape[:1] == (STEPS,) and shape[1:2] == (1,) and array.ndim == len(shape) - 1:
+        return array[:, None]
+    if array.shape == (1,) and not shape:  # as clients send one number
+        return np.asarray(array[0])
+    return np.asarray(array)[None] if not array.ndim and shape == (1,) else array
+
+
+def _typed(array: Array, wanted: np.dtype[Any], at: str, where: DataField) -> Array:
+    if wanted == np.object_ and all(isinstance(text, str) for text in array.ravel()):
+        for text in array.ravel():
             _checked_text(str(text), at, str(text), where)
-        return np.asarray(array).astype(np.object_)
+        return array.astype(np.object_)
+    if array.dtype.kind not in _NUMBERS or wanted == np.object_:
+        expected = "texts" if wanted == np.object_ else "numbers"
+        raise where.invalid(f"{at}: expected {expected}, got {as_written(array.tolist())[:60]}", "", _FORMATS)
     if array.dtype != wanted and not _harmless(array, wanted):
         raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,
                             f"write the array as {wanted}")
-    return np.asarray(array).astype(wanted, copy=False)
+    return array.astype(wanted, copy=False)
 
 
 def _harmless(array: Array, wanted: np.dtype[Any]) -> bool:

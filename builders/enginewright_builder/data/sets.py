@@ -21,7 +21,7 @@ from enginewright_builder.data.files import (
 )
 from enginewright_builder.data.labels import queries_of
 from enginewright_builder.data.sample_keys import row_key
-from enginewright_builder.models.base import SourceModel, end_token, pad_token, table_rows
+from enginewright_builder.models.base import SourceModel, end_token, pad_token, table_rows, takes_missing
 from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
 from enginewright_builder.shapes import size_range
 from enginewright_builder.tensors import Array, Tensors
@@ -39,7 +39,7 @@ class SampleSet:
     """``batches`` cover every sample once, and no two samples are the same. ``origin`` is ``held-out`` or
     ``synthetic``; ``repeated`` is how many were left out as they were there before. ``columns`` has by name what the
     file says of each sample beside inputs, in the order of the batches. ``least`` is the shortest length that the model
-    takes where a mask marks padding."""
+    takes where a mask marks padding, ``left_out`` what the file has and the model does not take."""
 
     batches: Sequence[Tensors]
     count: int
@@ -47,6 +47,7 @@ class SampleSet:
     repeated: int = 0
     columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
     least: int = 1
+    left_out: tuple[str, ...] = ()
 
     @property
     def typical(self) -> Tensors:
@@ -78,13 +79,13 @@ def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATI
     if file.texts and model.tokenize is None:
         raise where.invalid("the file holds texts, but the model brings no tokenizer", "text",
                             "give tokenised arrays named as the inputs, or put the tokenizer's files beside the model")
-    checked = check_against(file, model.interface, where).distinct()
+    checked = check_against(file, model.interface, where, missing=takes_missing(model)).distinct()
     batches, order = (_text_batches(checked.texts, model, batch) if checked.texts else
                       _row_batches(checked.rows, batch))
     batches, kept = _distinct(batches, set())
     columns = checked.picked([order[place] for place in kept]).columns if checked.columns else {}
     return SampleSet(batches=batches, count=len(kept), origin=HELD_OUT, repeated=len(file) - len(kept), columns=columns,
-                     least=least_length(model.interface))
+                     least=least_length(model.interface), left_out=checked.left_out)
 
 
 def least_length(interface: Interface) -> int:

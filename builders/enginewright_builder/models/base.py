@@ -93,6 +93,11 @@ def table_rows(model: SourceModel) -> dict[str, int]:
     return rows
 
 
+def takes_missing(model: SourceModel) -> bool:
+    """Whether NaN in an input is a value that is missing, as trees and imputers take it."""
+    return bool(getattr(model, "takes_missing", False))
+
+
 def not_in(precision: str, what: str) -> UserError:
     """For sources that are exported as they are. Engines then convert the ONNX."""
     return UserError("ExportFailed", f"{what} is exported as it is, not in {precision}", field="spec.source",

@@ -18,7 +18,7 @@ from enginewright_builder.models.onnx_constants import decided, with_constants
 from enginewright_builder.models.onnx_joined import joined_steps
 from enginewright_builder.models.onnx_tidy import save, tidied
 from enginewright_builder.models.synthetic import DEFAULT_VOCABULARY, example_inputs
-from enginewright_builder.onnx_interface import graph_interface, merged, written_interface
+from enginewright_builder.onnx_interface import graph_interface, merged, takes_missing, written_interface
 from enginewright_builder.onnx_outputs import settle_outputs
 from enginewright_builder.ort_session import CUDA, OrtRunner, has_provider, version
 from enginewright_builder.sequences import fixed, kept_note, with_carried_sizes
@@ -37,8 +37,9 @@ class OnnxModel:
     tokenize: Tokenize | None = None
 
     def __init__(self, path: Path, interface: Interface, *, vocabulary: int = DEFAULT_VOCABULARY,
-                 device: str = "cpu", notes: tuple[str, ...] = ()) -> None:
+                 device: str = "cpu", notes: tuple[str, ...] = (), missing: bool = False) -> None:
         self.path, self.interface, self.vocabulary, self.notes = path, interface, vocabulary, notes
+        self.takes_missing = missing
         self.device = device
         self.name = "ONNX as given, on ONNX Runtime"
         self._on_gpu = device != "cpu" and has_provider(CUDA)
@@ -104,7 +105,7 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         batch = settled(tidy, called, found, folder, vocabulary, opened)
         notes = batch.notes
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device,
-                     notes=(*notes, *constant_notes(values), *told))
+                     notes=(*notes, *constant_notes(values), *told), missing=takes_missing(model))
 
 
 def _with_outputs(path: Path, interface: Interface | None, folder: Path) -> tuple[Path, tuple[str, ...]]:

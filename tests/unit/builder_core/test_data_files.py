@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import AccuracyRequest, Interface, TensorSpec
-from enginewright_builder.data.files import CALIBRATION, SampleFile, check_against, read_samples
+from enginewright_builder.data.files import CALIBRATION, SampleFile, check_against, note_left_out, read_samples
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.data.sets import gate_samples, held_apart, sample_set, synthetic_set
 from enginewright_builder.errors import UserError
@@ -240,6 +241,52 @@ def test_when_texts_are_the_same_sample() -> None:
 def test_a_sample_that_is_not_a_number_is_told() -> None:
     with pytest.raises(UserError, match="sample 0: x holds NaN"):
         check_against(SampleFile(rows=({"x": np.array([np.nan, 1.0])},)), IMAGE)
+
+
+def test_a_value_that_is_missing_is_one_where_the_model_takes_it() -> None:
+    for value in ([np.nan, 1.0], [None, 1.0]):
+        found = check_against(SampleFile(rows=({"x": np.array(value)},)), IMAGE, missing=True)
+        assert np.isnan(found.rows[0]["x"]).tolist() == [True, False]
+        assert found.rows[0]["x"].dtype == np.float32
+    with pytest.raises(UserError, match="sample 0: x: expected numbers, got"):
+        check_against(SampleFile(rows=({"x": np.array(["a", None])},)), IMAGE, missing=True)
+
+
+def test_a_text_that_is_missing_is_told() -> None:
+    city = Interface(inputs=(TensorSpec(name="city", dtype="string", shape=("batch", 1)),))
+    with pytest.raises(UserError, match=r"sample 0: city: expected texts, got \[null\]"):
+        check_against(SampleFile(rows=({"city": np.array(None)},)), city, missing=True)
+
+
+@pytest.mark.parametrize("name", ["d.npz", "d.jsonl"])
+def test_columns_that_are_no_inputs_are_left_out_and_told(name: str, tmp_path: Path) -> None:
+    rows = [{"x": [1.0, 2.0], "id": f"row {place}", "weight": 0.5} for place in range(3)]
+    if name == "d.npz":
+        np.savez(tmp_path / name, **{key: np.array([row[key] for row in rows]) for key in rows[0]})
+    else:
+        write(tmp_path / name, "".join(json.dumps({**row, "about": {"day": 1}, "seen": None}) + "\n" for row in rows))
+    found = check_against(read_samples(tmp_path / name), IMAGE)
+    assert [list(row) for row in found.rows] == [["x"]] * 3
+    assert found.left_out == (("id", "weight") if name == "d.npz" else ("about", "id", "seen", "weight"))
+    assert len(found.distinct()) == 1, "an identity makes no sample another one"
+    (note,) = note_left_out(found.distinct().left_out, "evaluation")
+    assert note.startswith("left ")
+    assert "id, " in note
+    assert not list(note_left_out((), "evaluation"))
+
+
+def test_a_missing_input_is_told_whatever_stands_beside() -> None:
+    samples = SampleFile(rows=({"X": np.ones(2), "id": np.array("a")},))
+    with pytest.raises(UserError, match="sample 0 has X, id; the model takes x") as caught:
+        check_against(samples, IMAGE)
+    assert caught.value.remedy.startswith("add x: name the arrays exactly as the model's inputs")
+
+
+@pytest.mark.parametrize(("value", "told"), [(None, "null"), ("a", "a"), ({"a": True}, "{a: true}")])
+def test_an_input_that_is_no_number_is_told(value: object, told: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "d.jsonl", json.dumps({"x": value, "id": 1}) + "\n")
+    with pytest.raises(UserError, match=re.escape(f"sample 0: x: expected numbers, got {told}")):
+        check_against(read_samples(path), Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch",)),)))
 
 
 def test_requests_go_round_and_lose_padding() -> None:

@@ -232,7 +232,7 @@ def test_names_of_classes_are_those_of_the_sources_settings(tmp_path: Path) -> N
         check_columns(samples, AccuracyRequest(task=task()), tmp_path)
     mixed = read_samples(lines(tmp_path / "e.jsonl", {"text": "a", "label": "good"}, {"text": "b", "label": ["bad"]}),
                          columns=("label",))
-    with pytest.raises(UserError, match=r"sample 1: the label is \['bad'\], that of sample 0 good"):
+    with pytest.raises(UserError, match=r"sample 1: the label is \[bad\], that of sample 0 good"):
         check_columns(mixed, AccuracyRequest(task=task()), tmp_path)
 
 
