@@ -106,7 +106,7 @@ def _text(found: Mapping[str, Any], name: str, allowed: re.Pattern[str]) -> str:
 
 def _shown(value: object) -> str:
     """Short, and without what a terminal obeys."""
-    return json.dumps(value, default=str)[:60]
+    return (ascii(value) if isinstance(value, str) else json.dumps(value, default=str))[:60]
 
 
 def _parts(found: Mapping[str, Any], field: str, most: int) -> tuple[str, ...]:
