@@ -123,15 +123,15 @@ def test_range_data_of_prometheus_become_requests_at_its_rates(written: Any) -> 
         pytest.param(range_data([[0, "1"], [60, "1"], [240, "1"]]), "has no data between 60 and 240, 180 s at steps of "
                      "60 s", id="a gap"),
         pytest.param(range_data([[0, "0"], [60, "0"]]), "has no request, all rates are 0", id="silence"),
-        pytest.param(range_data([[0, "NaN"], [60, "1"]]), "[0, 'NaN'] is not a rate", id="nan"),
-        pytest.param(range_data([[0, "-1"], [60, "1"]]), "[0, '-1'] is not a rate", id="negative"),
+        pytest.param(range_data([[0, "NaN"], [60, "1"]]), '[0, "NaN"] is not a rate', id="nan"),
+        pytest.param(range_data([[0, "-1"], [60, "1"]]), '[0, "-1"] is not a rate', id="negative"),
         pytest.param(range_data([[0], [60]]), "[0] is not a time and a value", id="no value"),
         pytest.param('{"status": "success", "data": {"resultType": "vector", "result": [{"value": [0, "1"]}]}}',
                      "series 0 has no values; give the JSON of query_range", id="query, not query_range"),
         pytest.param(range_data([[1700158546000 + 60000 * step, "5"] for step in range(3)]), "series 0: the time of "
-                     "[1700158546000, '5'] is not in seconds; divide milliseconds by 1,000", id="milliseconds"),
+                     '[1700158546000, "5"] is not in seconds; divide milliseconds by 1,000', id="milliseconds"),
         pytest.param(range_data([[-99999999999 + 60 * step, "5"] for step in range(3)]), "series 0: the time of "
-                     "[-99999999999, '5'] is before 1970; write seconds since 1970", id="before all dates"),
+                     '[-99999999999, "5"] is before 1970; write seconds since 1970', id="before all dates"),
         pytest.param(range_data([[10**400, "5"]]), "is not a time and a value; give", id="no float"),
         pytest.param('{"status": "error", "error": "parse error"}', "is an error of Prometheus: parse error",
                      id="error"),
