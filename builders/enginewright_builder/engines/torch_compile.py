@@ -48,7 +48,7 @@ def compile_program(program: TorchProgram, folder: Path, workspace: Path, *, tf3
     with quiet(), torch.no_grad(), products(tf32), _toolchain(workspace, on_gpu=on_gpu):
         exported, layout = arranged(program)
         torch._inductor.aoti_compile_and_package(exported, package_path=str(path),
-                                                 inductor_configs={**_options(marked=marked), **layout})
+                                                 inductor_configs={**_options(on_gpu, marked=marked), **layout})
     return path
 
 
@@ -67,10 +67,13 @@ def _tensor(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": [low if low == high else None for low, high in ranges]}
 
 
-def _options(*, marked: bool) -> dict[str, Any]:
+def _options(on_gpu: bool, *, marked: bool) -> dict[str, Any]:
     # A package has two C++ files, so headers compiled ahead never pay. Kernels are not timed against each other
     # (max_autotune): on an H200 that took five times as long and made them slower (ADR 0006).
     options: dict[str, Any] = {"compile_threads": available_cpus(), "cpp_cache_precompile_headers": False}
+    if not on_gpu and _has("aot_inductor.precompile_headers"):
+        # The same for packages. A build for CPUs compiles two of them at most; one for GPUs a dozen.
+        options |= {"aot_inductor.precompile_headers": False}
     if _can_set_level():
         # Without the last one the compiler tries every newer instruction set, a minute each, to use none of them.
         options |= {"cpp.march": _X86_LEVEL, "cpp.simdlen": _X86_VECTOR_BITS, "cpp.vec_isa_ok": True}
@@ -84,10 +87,15 @@ def _needed_flags() -> list[str]:
 
 
 def _can_set_level() -> bool:
-    """PyTorch 2.11 has no such setting, 2.15 has."""
+    return platform.machine() == "x86_64" and _has("cpp.march")
+
+
+def _has(setting: str) -> bool:
+    """Whether this release of PyTorch has it: 2.11 takes no ``cpp.march``, 2.15 does."""
     import torch._inductor.config as inductor
 
-    return platform.machine() == "x86_64" and hasattr(inductor.cpp, "march")
+    section, _, name = setting.partition(".")
+    return hasattr(getattr(inductor, section), name)
 
 
 @contextlib.contextmanager

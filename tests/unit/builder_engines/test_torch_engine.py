@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +29,16 @@ from enginewright_builder.sources.formats import Located
 # A compilation takes a minute of a processor.
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(1200)]
 SERVED = RuntimeRequest(python_runtimes=("onnxruntime", "torch"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_headers_compiled_ahead() -> Iterator[None]:
+    """A build on a CPU has two packages at most: headers compiled ahead would take longer than they save."""
+    from torch._inductor import codecache
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codecache, "_precompile_header", None)
+        yield
 
 
 @pytest.fixture(scope="module")
