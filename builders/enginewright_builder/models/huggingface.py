@@ -264,9 +264,9 @@ def _token_limit(path: Path, model: Any, tokenizer: Any) -> int:
     """The smallest of what the weights, the tokenizer and the sentence-transformers settings allow."""
     most = getattr(_of_text(model.config), "max_position_embeddings", None)
     # A table of positions that has a place for padding, as RoBERTa's, is counted from behind that place.
-    behind = [table.padding_idx + 1 for name, table in model.named_modules()
-              if isinstance(table, nn.Embedding) and name.endswith("position_embeddings")
-              and table.padding_idx is not None and table.num_embeddings == most]
+    # I-BERT's is a class of its own.
+    behind = [table.padding_idx + 1 for name, table in model.named_modules() if name.endswith("position_embeddings")
+              and getattr(table, "padding_idx", None) is not None and len(getattr(table, "weight", ())) == most]
     limits = [most - max(behind, default=0) if isinstance(most, int) else most,
               getattr(tokenizer, "model_max_length", None)]
     settings = path / "sentence_bert_config.json"

@@ -209,6 +209,12 @@ def test_a_series_by_itself_has_no_size_for_how_many_there_are(tmp_path: Path) -
     assert {spec.name: spec.shape for spec in model.interface.outputs}["mean_predictions"] == ("batch", 8)
 
 
+def test_positions_behind_the_padding_are_counted_in_a_table_of_the_models_own_class(tmp_path: Path) -> None:
+    config = transformers.IBertConfig(**TEXT, pad_token_id=1, quant_mode=True)
+    model = load_model(locate(saved("IBertForSequenceClassification", config, tmp_path / "source")), None, tmp_path)
+    assert {spec.shape for spec in model.interface.inputs} == {("batch", "1..18")}
+
+
 def made_up(model: SourceModel, batch: int, size: int) -> Tensors:
     return example_inputs(model.interface, batch, seed=batch, size=size, vocabulary=model.vocabulary,
                           end_token=end_token(model), pad_token=pad_token(model), rows=table_rows(model))
