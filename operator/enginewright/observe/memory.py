@@ -8,7 +8,7 @@ deletions above all; :meth:`Memory.heal` compares what is remembered with a list
 What is remembered may be behind the cluster by the moment that an event takes, and of each kind by another one. What
 may be decided on it all the same stands in :mod:`~enginewright.reconcile.passes`.
 
-Memory keeps an object as packed bytes: no reader can change it, and ten thousand models take some 100 MB.
+Memory keeps an object as packed bytes, so that no reader can change it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from enginewright.core import labels
 from enginewright.core.internal import block
 from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
-from enginewright.observe.packing import packed, unpacked
+from enginewright.observe.packing import Packer
 from enginewright.observe.pages import Pages, line, place_of
 
 # Of all that is remembered: packed objects, and so much beside each. A user who may write objects chooses how large and
@@ -79,6 +79,7 @@ class Memory:
         self._unseen = unseen
         self._clock = clock
         self._most = most
+        self._packer = Packer()
         self.held = 0
         self._entries: dict[Place, dict[str, _Entry]] = {}
         self._names: dict[tuple[Place, str, str], set[str]] = {}
@@ -151,7 +152,7 @@ class Memory:
             body = self._entries[place][name].body
             if body is None:
                 return None
-            found.append(unpacked(body))
+            found.append(self._packer.unpacked(resource, body))
         return sorted(found, key=name_of)
 
     def one(self, resource: Resource, namespace: str, name: str) -> list[Object] | None:
@@ -161,7 +162,7 @@ class Memory:
         entry = self._entry((resource, namespace), name)
         if entry is None:
             return []
-        return None if entry.body is None else [unpacked(entry.body)]
+        return None if entry.body is None else [self._packer.unpacked(resource, entry.body)]
 
     def answered(self, namespace: str, key: str, machine: str) -> Object | None:
         """An object whose server image, on an architecture ``machine``, has answered the question ``key``: any, as all
@@ -169,7 +170,7 @@ class Memory:
         place = OPTIMISED_MODEL, namespace
         for name in self._names.get((place, ANSWER, f"{key}/{machine}"), ()):
             if (body := self._entries[place][name].body) is not None:
-                return unpacked(body)
+                return self._packer.unpacked(OPTIMISED_MODEL, body)
         return None
 
     def left(self, namespace: str, model: str) -> bool:
@@ -269,7 +270,7 @@ class Memory:
         if (before is not None and before.version == version and before.body is not None) or self._is_gone(
                 uid_of(raw), version, began):
             return
-        body: bytes | None = packed(resource, raw)
+        body: bytes | None = self._packer.packed(resource, raw)
         room = self._most - self.held - ENTRY_BYTES + (before.size if before else 0)
         if version == 0 or len(body or b"") > min(room, OBJECT_BYTES):
             body = None
