@@ -28,6 +28,7 @@ from enginewright.core.manifests import Owner, build_lease, record_name
 from enginewright.core.observed import Observed
 from enginewright.observe import memory as remembered
 from enginewright.observe.memory import Memory
+from enginewright.observe.packing import Packer
 from enginewright.observe.reads import Trail
 from enginewright.observe.records import RecordReader
 from enginewright.observe.world import World
@@ -104,8 +105,8 @@ def costs(here: Namespace, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
         return call
 
-    for name in ("unpacked", "_matches"):
-        monkeypatch.setattr(remembered, name, counting(name, getattr(remembered, name)))
+    for place, name in ((Packer, "unpacked"), (remembered, "_matches")):
+        monkeypatch.setattr(place, name, counting(name, getattr(place, name)))
     here.observe()
     monkeypatch.undo()
     return counted
