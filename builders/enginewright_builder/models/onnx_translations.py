@@ -28,10 +28,17 @@ def _subtracted_from(value: Any, other: Any, alpha: Any = 1) -> Any:
 
 
 def _floor_divided(value: Any, other: Any) -> Any:
-    """The exporter fails on a number divided by fractions, such as ``1.0 // scale``."""
-    if isinstance(value, int | float) and other.dtype.is_floating_point():
-        return _onnx.Floor(_onnx.Div(_onnx.CastLike(value, other), other))
-    return aten_floor_divide(value, other)
+    """The exporter fails on a number that is divided by a tensor, such as ``1.0 // scale``."""
+    if not isinstance(value, int | float):
+        return aten_floor_divide(value, other)
+    number = _onnx.CastLike(value, other)
+    if other.dtype.is_floating_point():
+        return _onnx.Floor(_onnx.Div(number, other))
+    # ONNX rounds towards zero, PyTorch down.
+    zero = _onnx.CastLike(0, other)
+    apart = _onnx.Greater(other, zero) if value < 0 else _onnx.Less(other, zero)
+    rest = _onnx.And(apart, _onnx.Cast(_onnx.Mod(number, other), to=TensorProto.BOOL))
+    return _onnx.Sub(_onnx.Div(number, other), _onnx.CastLike(rest, other))
 
 
 def _by_groups(rows: Any, weights: Any, ends: Any) -> Any:

@@ -60,10 +60,11 @@ def test_numbers_floor_divided_by_tensors(tmp_path: Path) -> None:
 
     class Divided(torch.nn.Module):
         def forward(self, x: Any) -> Any:
-            return 7.0 // (x + 10), x // 0.5, x.int() // 2
+            whole = torch.where(x > 0, 3, -3)
+            return 7.0 // (x + 10), x // 0.5, x.int() // 2, 7 // whole, -7 // whole, whole // 2
 
     outputs = tuple(TensorSpec(name=f"y{place}", dtype=kind, shape=("batch", 8))
-                    for place, kind in enumerate(("float32", "float32", "int32")))
+                    for place, kind in enumerate(("float32", "float32", "int32", "int64", "int64", "int64")))
     model = TorchModel(Divided(), Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 8)),),
                                             outputs=outputs), name="m")
     export_model(model, tmp_path, [example_inputs(model.interface, 5)])  # raises where the answers differ
