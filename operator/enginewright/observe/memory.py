@@ -13,6 +13,7 @@ Memory keeps an object as packed bytes, so that no reader can change it.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -367,7 +368,7 @@ def _matches(found: Mapping[str, str], terms: Sequence[tuple[str, str]]) -> bool
 
 
 def _selected_by(resource: Resource, raw: Raw) -> Mapping[str, str]:
-    found = {key: value for key, value in labels_of(raw).items() if key in SELECTED}
+    found = {sys.intern(key): sys.intern(value) for key, value in labels_of(raw).items() if key in SELECTED}
     if resource == CONFIG_MAP and labels.MODEL in found and not section(raw, "metadata").get("ownerReferences"):
         found[LEFT] = found[labels.MODEL]
     server = block(raw.get("status"), "server") if resource == OPTIMISED_MODEL else {}
