@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import kopf
 import structlog
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.resources import Resource
@@ -26,6 +27,15 @@ _TASK: Final = "watcher for "
 _LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 15.0
 log = structlog.get_logger(__name__)
+
+
+class NoMemories(ResourceMemories):
+    """kopf remembers each object that it watches, for handlers that go on where they have stopped: 6 KB a model. The
+    operator has handlers of events alone, which only put a key into a queue. The class is what
+    ``kopf.operator(memories=…)`` takes; kopf does not export it."""
+
+    async def recall(self, raw_body: Any, **how: Any) -> ResourceMemory:
+        return await super().recall(raw_body, **{**how, "ephemeral": True})
 
 
 class Watcher:
@@ -101,6 +111,7 @@ class Watcher:
             await kopf.operator(
                 registry=registry,
                 settings=settings(),
+                memories=NoMemories(),
                 standalone=True,
                 clusterwide=not self._namespaces,
                 namespaces=self._namespaces,

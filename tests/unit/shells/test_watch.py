@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
 
 import kopf
 import pytest
 
 from enginewright.handlers import watch
 from enginewright.handlers.translate import Translator
-from enginewright.handlers.watch import Watcher
+from enginewright.handlers.watch import NoMemories, Watcher
 from enginewright.observe.kinds import WATCHED
 from enginewright.reconcile.health import Watching
 from enginewright.reconcile.known import Known
@@ -101,3 +102,14 @@ def test_watches_that_never_were_all_there_are_waited_for(bench: Bench) -> None:
     bench.start(tries)
     assert bench.once.wait(60)
     assert bench.told == [None]
+
+
+async def test_kopf_remembers_no_object() -> None:
+    memories = NoMemories()
+    for uid in ("a", "b"):
+        body: Any = {"metadata": {"name": "m", "uid": uid}}
+        first = await memories.recall(body, noticed_by_listing=True)
+        assert first.noticed_by_listing
+        assert await memories.recall(body) is not first
+        await memories.forget(body)
+    assert list(memories.iter_all_memories()) == []
