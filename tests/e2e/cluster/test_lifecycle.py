@@ -18,6 +18,7 @@ import pytest
 
 from cluster import host, process
 from cluster.local import Local
+from cluster.paths import cache_dir
 
 ROOT = Path(__file__).resolve().parents[3]
 CLUSTER = ROOT / "hack" / "cluster" / "cluster"
@@ -36,7 +37,9 @@ def machine() -> dict[str, object]:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
     settings = {name: Path("/proc/sys") / name for name in host.SETTINGS}
-    mounted = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    # Images may be built meanwhile, which mounts their layers.
+    mounted = [point for line in Path("/proc/self/mountinfo").read_text().splitlines()
+               if not (point := line.split()[4]).startswith(str(cache_dir() / "images"))]
     return {
         "interfaces": sorted(link["ifname"] for link in json.loads("".join(lines("ip", "-json", "link")))),
         "tables": sorted(lines("nft", "list", "tables")),
