@@ -30,8 +30,8 @@ log = structlog.get_logger(__name__)
 
 
 class NoMemories(ResourceMemories):
-    """kopf remembers each object that it watches, for handlers that go on where they have stopped: some 5 KB a model. The
-    operator has handlers of events alone, which only put a key into a queue. The class is what
+    """kopf remembers each object that it watches, for handlers that go on where they have stopped: some 5 KB a model.
+    The operator has handlers of events alone, which only put a key into a queue. The class is what
     ``kopf.operator(memories=…)`` takes; kopf does not export it."""
 
     async def recall(self, raw_body: Any, **how: Any) -> ResourceMemory:
