@@ -39,7 +39,7 @@ def in_quantities(amounts: Mapping[str, Decimal]) -> dict[str, str]:
 
 
 def _of(container: Object) -> Amounts:
-    """A limit without a request is the request, too."""
+    """Kubernetes takes a limit as the request where the container states none."""
     resources = container.get("resources") or {}
     return dict(_amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})}))
 
