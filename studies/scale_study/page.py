@@ -62,8 +62,8 @@ def _idle(sizes: Iterable[Mapping[str, Any]]) -> str:
     rows = ((size["n"], size["namespaces"], size["idle"]["writes"], size["idle"]["requests_per_s"],
              f"{100 * size['idle']['cpu_share']:.1f}", size["resync"]["requests"], size["resync"]["apiserver_cpu_s"])
             for size in sizes if "idle" in size)
-    return ("## At rest\n\nOne minute, all objects `Ready`, with one resync and one comparison of memory in it. The "
-            "writes are renewals of the Lease.\n\n" + _table(columns, rows))
+    return ("## At rest\n\nFive minutes, all objects `Ready`, with one resync and one comparison of memory in them. "
+            "The writes are renewals of the Lease.\n\n" + _table(columns, rows))
 
 
 def _read(sizes: Iterable[Mapping[str, Any]]) -> str:

@@ -22,9 +22,10 @@ from support.apiserver import NAMESPACE, Models, manifest, model
 from support.operators import operating
 
 PORT: Final = 8080
-RESYNC: Final = 60.0
-# A resync spreads its passes over a quarter of its period.
-SPREAD: Final = 20.0
+# The chart's default.
+RESYNC: Final = 300.0
+# A resync spreads its passes over a quarter of its period, and the comparison of memory comes 30 s after it.
+SPREAD: Final = 80.0
 READY: Final = ('{.metadata.namespace} {.metadata.name} {.status.conditions[?(@.type=="Ready")].status} '
                 '{.status.source.digest}')
 
@@ -111,7 +112,7 @@ async def _make(kube: KubeClient, names: Sequence[str], n: int, seen: Seen, mete
 
 async def _at_rest(meters: Meters) -> dict[str, Any]:
     """Over one whole period, in which there is one resync and one comparison of what is remembered: all reads are
-    theirs. The writes are renewals of the Lease."""
+    theirs. The one before, which finds what has just been made, is over. The writes are renewals of the Lease."""
     await _next_resync()
     await asyncio.sleep(SPREAD)
     before = await meters.read()

@@ -27,6 +27,7 @@ from enginewright.core import labels
 from enginewright.core.internal import block
 from enginewright.observe.fields import Raw, labels_of, name_of, section, uid_of
 from enginewright.observe.kinds import SELECTORS, WATCHED
+from enginewright.observe.naming import Names
 from enginewright.observe.packing import Packer
 from enginewright.observe.pages import Pages, line, place_of
 
@@ -83,7 +84,7 @@ class Memory:
         self._packer = Packer()
         self.held = 0
         self._entries: dict[Place, dict[str, _Entry]] = {}
-        self._names: dict[tuple[Place, str, str], set[str]] = {}
+        self._names = Names()
         # What was listed whole: only there does an absent entry mean an absent object. And what has no room.
         self._listed: set[Place] = set()
         self._overfull: set[Resource] = set()
@@ -169,14 +170,14 @@ class Memory:
         """An object whose server image, on an architecture ``machine``, has answered the question ``key``: any, as all
         have the same answer, and there may be thousands."""
         place = OPTIMISED_MODEL, namespace
-        for name in self._names.get((place, ANSWER, f"{key}/{machine}"), ()):
+        for name in self._names.get((place, ANSWER), f"{key}/{machine}"):
             if (body := self._entries[place][name].body) is not None:
                 return self._packer.unpacked(OPTIMISED_MODEL, body)
         return None
 
     def left(self, namespace: str, model: str) -> bool:
         """Whether a ConfigMap that bears the marks of ``model`` has no owner."""
-        return ((CONFIG_MAP, namespace), LEFT, model) in self._names
+        return bool(self._names.get(((CONFIG_MAP, namespace), LEFT), model))
 
     def version(self, resource: Resource, namespace: str, name: str) -> tuple[str, str] | None:
         """UID and resourceVersion of the object; None where the apiserver has to be asked, both empty where there is no
@@ -291,7 +292,7 @@ class Memory:
         self.held += entry.size
         for label in INDEXED:
             if (value := entry.labels.get(label)) is not None:
-                self._names.setdefault((place, label, value), set()).add(name)
+                self._names.add((place, label), value, name)
 
     def _remove(self, place: Place, name: str) -> None:
         entry = self._entries.get(place, {}).pop(name, None)
@@ -302,10 +303,7 @@ class Memory:
             del self._entries[place]
         for label in INDEXED:
             if (value := entry.labels.get(label)) is not None:
-                names = self._names[place, label, value]
-                names.discard(name)
-                if not names:
-                    del self._names[place, label, value]
+                self._names.remove((place, label), value, name)
 
     def _drop(self, place: Place, name: str, began: float) -> bool:
         """One that a read which began at ``began`` has not found, unless it was heard of since."""
@@ -335,7 +333,7 @@ class Memory:
     def _selected(self, place: Place, terms: Sequence[tuple[str, str]]) -> Iterator[str]:
         indexed = next(((key, value) for key, value in terms if key in INDEXED and value), None)
         entries = self._entries.get(place, {})
-        for name in tuple(self._names.get((place, *indexed), ()) if indexed else entries):
+        for name in tuple(self._names.get((place, indexed[0]), indexed[1]) if indexed else entries):
             if _matches(entries[name].labels, terms):
                 yield name
 

@@ -324,7 +324,7 @@ def test_looking_up_what_is_not_there_leaves_nothing_behind() -> None:
         memory.wrote(POD, f"n{number}", "a", None)
         memory.saw(POD, "ADDED", raw("a", 1, uid=f"u{number}", namespace=f"n{number}"))
         memory.saw(POD, "DELETED", raw("a", 2, uid=f"u{number}", namespace=f"n{number}"))
-    assert (memory._entries, memory._names, memory.held) == ({}, {}, 0)
+    assert (memory._entries, memory._names._scopes, memory.held) == ({}, {}, 0)
 
 
 def test_objects_that_are_too_large_and_those_without_room_are_read_each_time() -> None:
