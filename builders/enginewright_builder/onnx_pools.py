@@ -5,25 +5,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final, TypeAlias
 
+import numpy as np
 import onnx
-from onnx import helper
+from onnx import helper, numpy_helper
 
 _INDICES = "enginewright__indices"
+# Since this version of ONNX's operators Pad takes its sizes as an input.
+_SIZES_ARE_AN_INPUT: Final = 11
+Nodes: TypeAlias = "onnx.GraphProto | onnx.FunctionProto"
 
 
 def keep_zeros(model: onnx.ModelProto) -> bool:
     """Writes each MaxPool behind a Pad so that ONNX Runtime leaves the two apart. ``auto_pad`` in its place says that
-    it has no padding of its own; where it has, or rounds its size up, it gets its second output, which costs time and
-    which nothing reads. Whether there was any."""
-    found = [pool for nodes in _scopes(model) for pool in _behind_pad(nodes)]
-    for place, pool in enumerate(found):
-        set_up = {one.name: one for one in pool.attribute}
-        if _numbers(set_up.get("pads")) or _numbers(set_up.get("ceil_mode")):
+    it has no padding of its own. Where it has, or rounds its size up, a Pad of its own repeats the numbers at the
+    edges: each window that reaches beyond them holds them already, so that they change no largest one. Where windows
+    have gaps or reach further, it gets its second output, which nothing reads, and with which TensorRT leaves the model
+    to others. Whether there was any."""
+    found = [(scope, opset, pool) for scope, opset in _scopes(model) for pool in _behind_pad(scope.node)]
+    for place, (scope, opset, pool) in enumerate(found):
+        own = _Own(pool)
+        if own and not own.repeats:
             pool.output.append(f"{_INDICES}_{place}")
             continue
-        for name in {"pads", "auto_pad"} & set(set_up):
-            pool.attribute.remove(set_up[name])
+        if own:
+            own.write(scope, opset, f"enginewright__edges_{place}")
+        for name in {"pads", "auto_pad", "ceil_mode"} & {one.name for one in pool.attribute}:
+            pool.attribute.remove(next(one for one in pool.attribute if one.name == name))
         pool.attribute.append(helper.make_attribute("auto_pad", "VALID"))
     return bool(found)
 
@@ -35,13 +44,55 @@ def keep_zeros_in(path: Path) -> None:
         onnx.save(model, str(path))
 
 
-def _scopes(model: onnx.ModelProto) -> Iterator[Iterable[onnx.NodeProto]]:
-    """The nodes of the graph, of each graph within it, and of functions: one scope each."""
-    waiting = [model.graph.node, *(function.node for function in model.functions)]
+class _Own:
+    """The padding of a MaxPool's own, in front of and behind each dimension: none if false. To round a size up is to
+    have a stride's more behind, without the last place of it."""
+
+    def __init__(self, pool: onnx.NodeProto) -> None:
+        self._pool = pool
+        kernel, strides = self._ints("kernel_shape"), self._ints("strides")
+        pads = self._ints("pads") or [0] * 2 * len(kernel)
+        up = any(one.name == "ceil_mode" and one.i for one in pool.attribute)
+        more = [stride - 1 for stride in strides or [1] * len(kernel)] if up else [0] * len(kernel)
+        self._before = pads[:len(kernel)]
+        self._behind = [pad + one for pad, one in zip(pads[len(kernel):], more, strict=True)]
+        gaps = any(size != 1 for size in self._ints("dilations"))
+        self.repeats = not gaps and all(before < size and behind < size for before, behind, size
+                                        in zip(self._before, self._behind, kernel, strict=True))
+
+    def __bool__(self) -> bool:
+        return any((*self._before, *self._behind))
+
+    def _ints(self, name: str) -> list[int]:
+        return next((list(one.ints) for one in self._pool.attribute if one.name == name), [])
+
+    def write(self, scope: Nodes, opset: int, name: str) -> None:
+        """As a Pad in front of the pool."""
+        sizes = [0, 0, *self._before, 0, 0, *self._behind]
+        if opset < _SIZES_ARE_AN_INPUT:
+            made = [helper.make_node("Pad", [self._pool.input[0]], [name], mode="edge", pads=sizes)]
+        else:
+            stated = numpy_helper.from_array(np.array(sizes, np.int64))
+            made = [helper.make_node("Constant", [], [f"{name}_sizes"], value=stated),
+                    helper.make_node("Pad", [self._pool.input[0], f"{name}_sizes"], [name], mode="edge")]
+        place = next(number for number, node in enumerate(scope.node) if node is self._pool)
+        for node in reversed(made):
+            scope.node.insert(place, node)
+        self._pool.input[0] = name
+
+
+def _scopes(model: onnx.ModelProto) -> Iterator[tuple[Nodes, int]]:
+    """The graph, each graph within it, and functions, with the version of their operators."""
+    waiting: list[tuple[Nodes, int]] = [(model.graph, _opset(model.opset_import)),
+                                        *((one, _opset(one.opset_import)) for one in model.functions)]
     while waiting:
-        nodes = waiting.pop()
-        yield nodes
-        waiting += [inner.node for node in nodes for one in node.attribute for inner in (one.g, *one.graphs)]
+        scope, opset = waiting.pop()
+        yield scope, opset
+        waiting += [(inner, opset) for node in scope.node for one in node.attribute for inner in (one.g, *one.graphs)]
+
+
+def _opset(imports: Iterable[onnx.OperatorSetIdProto]) -> int:
+    return max((one.version for one in imports if one.domain in ("", "ai.onnx")), default=1)
 
 
 def _behind_pad(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
@@ -60,8 +111,3 @@ def _behind_pad(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def _pads_itself(pool: onnx.NodeProto) -> bool:
     """By a rule of its own, for which ONNX Runtime leaves it alone."""
     return any(one.name == "auto_pad" and one.s not in (b"", b"NOTSET") for one in pool.attribute)
-
-
-def _numbers(attribute: onnx.AttributeProto | None) -> bool:
-    """Whether there are any but zeros."""
-    return attribute is not None and any((attribute.i, *attribute.ints))

@@ -27,7 +27,8 @@ OWN = {"none": {}, "pads": {"pads": [1, 1, 1, 1]}, "rounds up": {"ceil_mode": 1}
 
 @pytest.mark.parametrize("own", OWN)
 @pytest.mark.parametrize("engine", [TensorRtEngine, OnnxRuntimeEngine])
-def test_zeros_in_front_of_a_pool_count(engine: type[TensorRtEngine | OnnxRuntimeEngine], own: str, tmp_path: Path) -> None:
+def test_zeros_in_front_of_a_pool_count(engine: type[TensorRtEngine | OnnxRuntimeEngine], own: str,
+                                        tmp_path: Path) -> None:
     graph = helper.make_graph(
         [helper.make_node("Pad", ["x", "around"], ["padded"]),
          helper.make_node("MaxPool", ["padded"], ["y"], kernel_shape=[3, 3], strides=[2, 2], **OWN[own])],
@@ -42,8 +43,8 @@ def test_zeros_in_front_of_a_pool_count(engine: type[TensorRtEngine | OnnxRuntim
     source = load_onnx(tmp_path / "pools.onnx", None)
     context = BuildContext(device=DeviceRequest(accelerator="gpu", gpu_count=1),
                            runtime=RuntimeRequest(python_runtimes=("tensorrt", "onnxruntime")), max_batch_size=4,
-                           calibration=(), workspace=tmp_path / "work", source=source, example=below_zero, buckets=(1, 4),
-                           progress=lambda fraction, detail: None)
+                           calibration=(), workspace=tmp_path / "work", source=source, example=below_zero,
+                           buckets=(1, 4), progress=lambda fraction, detail: None)
     built = engine()
     rung, *_ = built.rungs("fp32", context)
     artifact = built.build(rung, ExportedModel(path=source.path, interface=source.interface, opset=18), context)
