@@ -101,13 +101,16 @@ class Agenda:
     def ahead(self, stand: Stand, able: Callable[[Rung], bool], given: Collection[str]) -> list[Plan]:
         """What is worth preparing for, of those rungs that are ``able`` to be prepared, the most promising first. The
         ``given`` are being built or prepared already. An engine's other precisions come last: they are needed if the
-        gate refuses the first, and there is time for them then. MobileViT's build prepared a package in BF16 beside one
-        in FP16, and had no time for those for single batches."""
+        gate refuses the first, and there is time for them then. Before them come the engines tuned from what is
+        prepared, whatever they promise: two builds of MobileViT prepared a package in BF16 beside one in FP16, and had
+        no time for those for single batches, which are 15 % faster."""
         plans = {name: plan for name, plan in self._open(stand).items()
                  if name in given or (able(plan.rung) and not plan.mends)}
         found = [plans[one.name] for one in self._outlook(plans, stand).order(given)]
         precisions = {plan.rung.backend: plan.rung.precision for plan in reversed(found)}
         precisions |= {plan.rung.backend: plan.rung.precision for name, plan in plans.items() if name in given}
+        begun = {*given, *(plan.name for plan in found)}
+        found += [plan for name, plan in plans.items() if plan.of in begun and name not in begun]
         return sorted(found, key=lambda plan: plan.rung.precision != precisions[plan.rung.backend])
 
     def left(self, stand: Stand) -> list[tuple[Plan, Promise]]:

@@ -177,6 +177,32 @@ def test_packages_of_the_precision_that_is_prepared_come_before_those_of_others(
     assert ahead("tensorrt int8", tried=("torch fp16",))[0] == "torch bf16"  # refused
 
 
+def test_packages_for_single_batches_are_prepared_whatever_they_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They cost the device nothing, and how much they bring differs by the model."""
+    one = agenda(("tensorrt fp16", "torch bf16", "torch fp16"), look=CONVOLUTIONS)
+    one.tuned["torch fp16"] = [Plan(rung=Rung(backend="torch", precision="fp16", ranges=(each,)), of="torch fp16")
+                               for each in bucket_ranges(BATCHES)]
+    promising = ("torch fp16", "torch fp16 @32", "torch bf16")
+    monkeypatch.setattr(Outlook, "order", lambda self, given: [
+        each for name in promising for each in self.trials if each.name == name and name not in given])
+    asked = one.ahead(stand(look=CONVOLUTIONS), lambda rung: rung.backend == "torch", ("tensorrt fp16",))
+    assert [plan.name for plan in asked] == [
+        "torch fp16", "torch fp16 @32", "torch fp16 @1", "torch fp16 @8", "torch bf16"]
+
+
+def test_what_tuning_gained_at_one_batch_it_likely_gains_in_part_at_others() -> None:
+    one = agenda(("torch fp16",), look=CONVOLUTIONS)
+    one.tuned["torch fp16"] = [Plan(rung=Rung(backend="torch", precision="fp16", ranges=(each,)), of="torch fp16")
+                               for each in bucket_ranges(BATCHES)]
+
+    def promised(at_32: float) -> float:
+        built = stand({"torch fp16": (1.0, 2.0, 4.0), "torch fp16 @32": (0.0, 0.0, at_32)}, look=CONVOLUTIONS)
+        return next(promise.factor for plan, promise in one.left(built) if plan.name == "torch fp16 @1")
+
+    assert promised(3.3) > 1.08
+    assert promised(4.0) == promised(4.5) < 1.04  # as before where it gained nothing
+
+
 def test_what_the_gate_refused_of_one_engine_is_likely_refused_of_another() -> None:
     one = agenda(("tensorrt bf16", "torch bf16", "tensorrt tf32"), look=CONVOLUTIONS)
     at = stand({"tensorrt bf16": (0.5, 0.6, 1.0)}, look=CONVOLUTIONS)
