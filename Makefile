@@ -204,7 +204,7 @@ cluster-status: ## What runs, and where its logs are
 	hack/cluster/cluster status
 
 images: deps ## Build the operator, builder and server images (ACCELERATOR=cuda: for NVIDIA GPUs; IMAGES=server-vllm: that one alone, or other names)
-	ENGINEWRIGHT_ACCELERATOR=$(ACCELERATOR) hack/images/images build $(IMAGES)
+	hack/images/images build $(if $(ACCELERATOR),--accelerator $(ACCELERATOR)) $(IMAGES)
 
 ##@ Release
 

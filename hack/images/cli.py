@@ -19,7 +19,7 @@ from images import debian, host, layout
 from images.buildah import Buildah, BuildError
 from images.containerfile import ContainerfileError
 from images.keys import MissingInputError
-from images.recipe import NAMES, OPTIONAL, OWN_BASE, Recipe
+from images.recipe import ACCELERATORS, NAMES, OPTIONAL, OWN_BASE, Recipe
 
 # Fast to make and to read, and about a third of the size.
 COMPRESSION = ("--compression-format=zstd", "--compression-level=1")
@@ -44,7 +44,7 @@ def archive_path(recipe: Recipe, name: str) -> Path:
     return _cache() / "archives" / f"{name}-{recipe.key(name)}.tar"
 
 
-def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
+def build(names: Iterable[str], accelerator: str = ACCELERATORS[0]) -> dict[str, dict[str, str]]:
     """Build the images of ``names`` that changed, and their archives; returns each one's reference and archive.
 
     What is returned is what was built, whatever happens to the sources meanwhile.
@@ -54,7 +54,7 @@ def build(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """
     wanted = [name for name in ALL if name in set(names)]
     with _locked(), tempfile.TemporaryDirectory() as directory:
-        recipe = Recipe.read().snapshot(Path(directory))
+        recipe = Recipe.read(accelerator).snapshot(Path(directory))
         missing = [name for name in wanted if not archive_path(recipe, name).exists()]
         if missing:
             _require("buildah", "mmdebstrap")
@@ -90,10 +90,10 @@ def _build(buildah: Buildah, recipe: Recipe, name: str) -> None:
         layout.write_archive(shared, archive.stem, reference, archive)
 
 
-def push(registry: str, names: Iterable[str], verify_tls: bool) -> dict[str, str]:
+def push(registry: str, names: Iterable[str], accelerator: str, verify_tls: bool) -> dict[str, str]:
     """Build, then push to ``registry`` (``host[:port][/path]``); returns the references there."""
-    build(names)
-    recipe = Recipe.read()
+    build(names, accelerator)
+    recipe = Recipe.read(accelerator)
     buildah = Buildah(_cache(), say)
     pushed = {}
     for name in names:
@@ -107,13 +107,13 @@ def push(registry: str, names: Iterable[str], verify_tls: bool) -> dict[str, str
     return pushed
 
 
-def archives(names: Iterable[str]) -> dict[str, str]:
+def archives(names: Iterable[str], accelerator: str) -> dict[str, str]:
     """Paths of the archives.
 
     Raises:
         BuildError: one is not built.
     """
-    recipe = Recipe.read()
+    recipe = Recipe.read(accelerator)
     found = {name: archive_path(recipe, name) for name in names}
     if absent := [name for name, path in found.items() if not path.exists()]:
         raise BuildError(f"not built as the sources are now: {', '.join(absent)}; run {sys.argv[0]} build")
@@ -176,7 +176,7 @@ def _name(text: str) -> str:
 
 
 def _build_verb(given: argparse.Namespace) -> None:
-    built = build(given.names or NAMES)
+    built = build(given.names or NAMES, given.accelerator)
     if given.json:
         _print(built)
 
@@ -188,26 +188,22 @@ def _print(value: object) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="images", description="Build and find the container images.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
-
-    def verb(name: str, help_text: str) -> argparse.ArgumentParser:
-        added = verbs.add_parser(name, help=help_text, description=help_text)
-        added.add_argument("names", nargs="*", type=_name, metavar="NAME", help=_NAMES_HELP)
-        return added
-
-    building = verb("build", "build what changed")
+    building = verbs.add_parser("build", help="build what changed")
     building.add_argument("--json", action="store_true", help="print references and archives, JSON by name")
     building.set_defaults(run=_build_verb)
-    verb("refs", "print the images' references, JSON by name").set_defaults(
-        run=lambda given: _print({name: Recipe.read().reference(name) for name in given.names or NAMES})
-    )
-    verb("archives", "print the paths of the archives to load, JSON by name").set_defaults(
-        run=lambda given: _print(archives(given.names or NAMES))
-    )
+    naming = verbs.add_parser("refs", help="print the images' references, JSON by name")
+    naming.set_defaults(run=lambda given: _print({name: Recipe.read(given.accelerator).reference(name)
+                                                  for name in given.names or NAMES}))
+    finding = verbs.add_parser("archives", help="print the paths of the archives to load, JSON by name")
+    finding.set_defaults(run=lambda given: _print(archives(given.names or NAMES, given.accelerator)))
     pushing = verbs.add_parser("push", help="build, push to a registry, print the references there")
     pushing.add_argument("registry", help="host[:port][/path]")
     pushing.add_argument("--insecure", action="store_true", help="do not verify the registry's certificate")
-    pushing.add_argument("names", nargs="*", type=_name, metavar="NAME", help=_NAMES_HELP)
-    pushing.set_defaults(run=lambda given: _print(push(given.registry, given.names or NAMES,
+    pushing.set_defaults(run=lambda given: _print(push(given.registry, given.names or NAMES, given.accelerator,
                                                        verify_tls=not given.insecure)))
+    for verb in (building, naming, finding, pushing):
+        verb.add_argument("names", nargs="*", type=_name, metavar="NAME", help=_NAMES_HELP)
+        verb.add_argument("--accelerator", choices=ACCELERATORS, default=ACCELERATORS[0],
+                          help="what server and builder compute on: cuda is NVIDIA GPUs; default %(default)s")
     verbs.add_parser("clean", help="remove all images, archives and caches").set_defaults(run=lambda _: clean())
     return parser

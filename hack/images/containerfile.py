@@ -83,18 +83,6 @@ def only(text: str, arguments: Mapping[str, str], target: str) -> str:
     return "".join(kept)
 
 
-def defaults(text: str) -> dict[str, str]:
-    """Arguments declared above the first ``FROM``, with their default values."""
-    found = {}
-    for instruction in instructions(text):
-        keyword, _, rest = instruction.partition(" ")
-        if keyword == "FROM":
-            break
-        name, _, value = rest.partition("=")
-        found[name] = value
-    return found
-
-
 def instructions(text: str) -> Iterator[str]:
     """Instructions of a Containerfile, one string each: comments dropped, continued lines joined."""
     joined: list[str] = []

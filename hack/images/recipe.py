@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 
 from images import containerfile, debian, keys
-from images.buildah import BuildError
 from images.containerfile import Stage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,17 +34,9 @@ class Recipe:
     arguments: Mapping[str, str]
 
     @classmethod
-    def read(cls) -> Recipe:
-        """From the repository and the environment: ``ENGINEWRIGHT_BASE_IMAGE``, ``ENGINEWRIGHT_ACCELERATOR``.
-
-        Raises:
-            BuildError: the accelerator is unknown.
-        """
-        text = CONTAINERFILE.read_text()
-        accelerator = os.environ.get("ENGINEWRIGHT_ACCELERATOR") or containerfile.defaults(text)["ACCELERATOR"]
-        if accelerator not in ACCELERATORS:
-            raise BuildError(f"ENGINEWRIGHT_ACCELERATOR is '{accelerator}': write one of {', '.join(ACCELERATORS)}")
-        return cls(text, ROOT, {"DEBIAN": base_image(), "ACCELERATOR": accelerator})
+    def read(cls, accelerator: str = ACCELERATORS[0]) -> Recipe:
+        """From the repository, for one of ``ACCELERATORS``, on the Debian that ``ENGINEWRIGHT_BASE_IMAGE`` names."""
+        return cls(CONTAINERFILE.read_text(), ROOT, {"DEBIAN": base_image(), "ACCELERATOR": accelerator})
 
     def reference(self, name: str) -> str:
         """``localhost/enginewright-<name>:<digest of all that it is made of>``."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -170,8 +168,7 @@ def _images(release: Release) -> None:
 
 
 def _of_kind(release: Release, accelerator: str, names: Sequence[str], suffix: str) -> None:
-    with _environment("ENGINEWRIGHT_ACCELERATOR", accelerator):
-        built = image_builds.build(names)
+    built = image_builds.build(names, accelerator)
     prefix = f"{release.options.registry}/" if release.options.registry else ""
     for name, found in built.items():
         title = f"enginewright-{name}"
@@ -264,16 +261,3 @@ def _scratch() -> Path:
     folder = ROOT / "build" / "tmp"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,11 +67,8 @@ def kube() -> Iterator[Kube]:
 @pytest.fixture(scope="module")
 def images(kube: Kube) -> dict[str, str]:
     """References of the two images that differ on GPUs; the node has them."""
-    os.environ["ENGINEWRIGHT_ACCELERATOR"] = "cuda"
-    try:
-        built = json.loads(run(IMAGES, "build", "--json", "server", "builder", quiet=False, timeout=5400))
-    finally:
-        del os.environ["ENGINEWRIGHT_ACCELERATOR"]
+    command = (IMAGES, "build", "--json", "--accelerator", "cuda", "server", "builder")
+    built = json.loads(run(*command, quiet=False, timeout=5400))
     run(CLUSTER, "load-image", *(one["archive"] for one in built.values()), quiet=False, timeout=1800)
     return {name: one["reference"] for name, one in built.items()}
 

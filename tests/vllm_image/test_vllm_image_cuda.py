@@ -51,9 +51,7 @@ pytestmark = [pytest.mark.timeout(7200)]
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Container]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ENGINEWRIGHT_ACCELERATOR", "cuda")
-        reference = build([IMAGE])[IMAGE]["reference"]
+    reference = build([IMAGE], "cuda")[IMAGE]["reference"]
     buildah = Buildah(cache_dir() / "images", print)
     package = Path(next(iter(enginewright_builder.__path__)))
     with (buildah.mounted(reference) as root,

@@ -88,10 +88,6 @@ def test_no_cpu_image_is_made_of_what_is_for_gpus() -> None:
         assert not [stage for stage in stages if stage == "tensorrt" or "cuda" in stage or "gpu" in stage]
 
 
-def test_defaults_are_those_above_the_first_stage() -> None:
-    assert containerfile.defaults("ARG A=1\nARG B\nFROM x AS a\nARG C=3") == {"A": "1", "B": ""}
-
-
 @pytest.mark.parametrize(("kind", "name"), IMAGES)
 def test_each_image_runs_as_a_user_without_rights(kind: str, name: str) -> None:
     users = [line.partition(" ")[2] for line in STAGES[kind][name].instructions if line.startswith("USER ")]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from images import containerfile
-from images.buildah import BuildError
-from images.cli import _archives_of
+from images.cli import _archives_of, _parser
 from images.recipe import NAMES, OPTIONAL, Recipe
 
 
@@ -39,11 +39,8 @@ def test_a_snapshot_has_the_same_keys_and_does_not_follow_edits(tmp_path: Path) 
     assert snapshot.key("server") == before != recipe.key("server")
 
 
-def test_the_accelerator_changes_all_but_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cpu")
-    cpu = Recipe.read()
-    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "cuda")
-    cuda = Recipe.read()
+def test_the_accelerator_changes_all_but_the_operator() -> None:
+    cpu, cuda = Recipe.read("cpu"), Recipe.read("cuda")
     assert [name for name in NAMES if cpu.key(name) != cuda.key(name)] == ["server", "builder"]
 
 
@@ -56,14 +53,29 @@ def test_the_image_with_tensorflow_has_the_builders_layers_below() -> None:
 
 @pytest.mark.parametrize(("accelerator", "lock"), [("cpu", "vllm.txt"), ("cuda", "vllm-gpu.txt")])
 def test_the_server_of_language_models_has_the_accelerators_lock(
-        accelerator: str, lock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        accelerator: str, lock: str) -> None:
     """And a change of either lock leaves the images that are always built as they are."""
-    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", accelerator)
-    recipe = Recipe.read()
+    recipe = Recipe.read(accelerator)
     stages = containerfile.parse(recipe.containerfile("server-vllm"), recipe.arguments)
     locks = [path for stage in stages.values() for path in stage.inputs if path.startswith("requirements/")]
     assert locks == [f"requirements/{lock}"]
     assert not [name for name in NAMES if any("vllm" in path for path in recipe._stages[name].inputs)]
+
+
+@pytest.mark.parametrize("words", [
+    ["refs"], ["refs", "--accelerator", "cuda"], ["refs", "server-vllm", "--accelerator", "cuda"]])
+def test_the_command_names_the_images_of_an_accelerator(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    given = _parser().parse_args(words)
+    given.run(given)
+    recipe = Recipe.read("cuda" if "cuda" in words else "cpu")
+    names = ["server-vllm"] if "server-vllm" in words else NAMES
+    assert json.loads(capsys.readouterr().out) == {name: recipe.reference(name) for name in names}
+
+
+def test_an_accelerator_that_has_no_images_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["push", "--accelerator", "tpu", "registry.example.com/team"])
+    assert "choose from 'cpu', 'cuda'" in capsys.readouterr().err
 
 
 def test_archives_of_one_image_are_not_those_of_another_whose_name_begins_alike(tmp_path: Path) -> None:
@@ -71,12 +83,6 @@ def test_archives_of_one_image_are_not_those_of_another_whose_name_begins_alike(
         (tmp_path / f"{name}.tar").touch()
     assert [path.stem for path in _archives_of(tmp_path, "builder")] == ["builder-0123456789ab"]
     assert [path.stem for path in _archives_of(tmp_path, "builder-tensorflow")] == ["builder-tensorflow-0123456789ab"]
-
-
-def test_an_unknown_accelerator_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ENGINEWRIGHT_ACCELERATOR", "tpu")
-    with pytest.raises(BuildError, match=r"'tpu': write one of cpu, cuda"):
-        Recipe.read()
 
 
 def test_another_base_image_gives_other_images(monkeypatch: pytest.MonkeyPatch) -> None:
