@@ -17,6 +17,7 @@ from enginewright_builder.by_hand_words import in_options
 from enginewright_builder.contract import (
     AGREEMENT,
     BUDGET_SECONDS,
+    GENERATE_BUDGET_SECONDS,
     LANGUAGE_MODEL_FOLDER,
     MODEL_FOLDER,
     MODEL_REPOSITORY,
@@ -139,7 +140,7 @@ def _generate_request(options: argparse.Namespace, output: Path, name: str) -> B
     evaluation = DataRequest(uri=options.evaluation) if options.evaluation else None
     return BuildRequest(
         model_name=name, source=SourceRequest(uri=options.model),
-        engine=EngineRequest(build_budget_seconds=options.budget_seconds or BUDGET_SECONDS["cpu"],
+        engine=EngineRequest(build_budget_seconds=options.budget_seconds or GENERATE_BUDGET_SECONDS,
                              stop_when=options.stop_when),
         accuracy=AccuracyRequest(metric=AGREEMENT, tolerance=options.tolerance, evaluation=evaluation),
         store_path=str(output), device=hand_device(options.accelerator),

@@ -90,4 +90,6 @@ COST, ENERGY = "cost", "energy"
 # Seconds for building and measuring where the spec states none, by accelerator: what more would buy on a GPU is little
 # (docs/adr/0031-order-of-trials.md), and a second of it is dear; on a CPU the gate alone may take minutes.
 BUDGET_SECONDS: Mapping[str, int] = {"cpu": 1800, "gpu": 300}
+# The same of a language model on any accelerator: each candidate is a start of vLLM, of a minute or more.
+GENERATE_BUDGET_SECONDS = 1800
 Bound = Literal["", "compute", "bandwidth", "overhead"]

@@ -207,6 +207,14 @@ def test_what_is_asked_of_a_language_model_reaches_the_builder() -> None:
     assert of_language_model({"serving": {"image": "mine:1"}}).runtime.server_image == "mine:1"
 
 
+@pytest.mark.parametrize(("task", "accelerator", "seconds"), [
+    ("infer", "gpu", 300), ("infer", "cpu", 1800), ("generate", "gpu", 1800), ("generate", "cpu", 1800)])
+def test_a_build_without_a_budget_gets_that_of_its_task_and_device(task: str, accelerator: str, seconds: int) -> None:
+    model: Raw = {**LANGUAGE, "task": task, "placement": {"accelerator": accelerator}}
+    assert spec_of(model).budget_seconds == seconds
+    assert spec_of({**model, "engine": {"buildBudgetSeconds": 77}}).budget_seconds == 77
+
+
 def test_what_changes_a_language_model_changes_its_fingerprint() -> None:
     changes: list[Raw] = [
         {}, {"engine": {"contextTokens": 4096}}, {"objective": {"tokens": {"ttftMilliseconds": 500}}},

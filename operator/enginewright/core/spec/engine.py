@@ -64,7 +64,8 @@ class EngineSpec(SpecModel):
     """Largest batch that the server forms."""
     build_budget_seconds: int | None = Field(default=None, ge=10, le=172_800)
     """Time for building and measuring all candidates; the most promising are tried first. What the time does not reach
-    is skipped, and status and report say what it could have brought. Absent: 300 on a GPU, 1800 on a CPU."""
+    is skipped, and status and report say what it could have brought. Absent: 300 on a GPU, 1800 on a
+    CPU and with task generate."""
     context_tokens: int | None = Field(default=None, ge=16, le=16_777_216)
     """With task generate: tokens of the longest prompt and its answer together. A shorter context leaves more memory
     for requests at the same time. Left out: what the model was made for."""

@@ -14,7 +14,7 @@ from enginewright.core.spec.quality import QualitySpec
 from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
 from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
 from enginewright.core.spec.source import InterfaceSpec, SourceSpec
-from enginewright_builder.contract import BUDGET_SECONDS
+from enginewright_builder.contract import BUDGET_SECONDS, GENERATE_BUDGET_SECONDS
 
 
 class Spec(SpecModel):
@@ -65,8 +65,10 @@ class Spec(SpecModel):
 
     @property
     def budget_seconds(self) -> int:
-        """Of a build, where ``engine`` states none by the accelerator; of a fleet the longest of its classes."""
+        """Of a build, where ``engine`` states none by task and accelerator; of a fleet the longest of its classes."""
         if self.engine.build_budget_seconds is not None:
             return self.engine.build_budget_seconds
+        if self.task == "generate":
+            return GENERATE_BUDGET_SECONDS
         classes = self.placement.classes or ()
         return max(BUDGET_SECONDS[one.accelerator] for one in (*classes, *(() if classes else (self.placement,))))
