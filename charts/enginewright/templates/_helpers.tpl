@@ -352,7 +352,7 @@ spec:
   podSelector:
     matchLabels: {app.kubernetes.io/managed-by: enginewright}
     matchExpressions:
-      - {key: app.kubernetes.io/component, operator: In, values: [resolve, build, batch, gc]}
+      - {key: app.kubernetes.io/component, operator: In, values: [resolve, build, batch, gc, captures]}
   # No client connects to a Job: Ingress without rules refuses all. An empty list says the same, but some engines of network
   # policies allow all then.
   policyTypes: [Ingress, Egress]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 Values = dict[str, Any]
 Objects = Callable[[Values], dict[str, list[dict[str, Any]]]]
 POLICY = "ValidatingAdmissionPolicy"
 WRITES = {"create", "update", "patch", "delete"}
+MANIFESTS = Path(__file__).parents[2] / "golden" / "manifests"
 # What has nothing of others in it.
 FREE = {"events", "optimisedmodels/status", "optimisedmodels/finalizers"}
 
@@ -61,6 +64,27 @@ def test_network_policies_are_in_every_namespace_of_models(objects: Objects) -> 
             for which in ("replicas", "language-models", "activators", "jobs", "server-images")}
     assert namespaces({"watchNamespaces": ["team-a", "team-b"]}) == both
     assert namespaces({}, namespaces=["team-a", "team-b"]) == both
+
+
+def test_each_job_that_the_operator_makes_is_shut_in_by_one_policy(objects: Objects) -> None:
+    found = objects({"networkPolicy": {"models": {"enabled": True, "namespaces": ["team-a"]}}})
+    policies = [item["spec"] for item in found["NetworkPolicy"] if item["metadata"]["namespace"] == "team-a"]
+    jobs = {pod["app.kubernetes.io/component"]: pod for pod in map(_pod_labels, MANIFESTS.glob("*/*_job*.yaml"))}
+    assert len(jobs) == 6
+    for component, pod in jobs.items():
+        about = [policy["policyTypes"] for policy in policies if _selects(policy["podSelector"], pod)]
+        assert about == [["Ingress", "Egress"]], component
+
+
+def _pod_labels(path: Path) -> dict[str, str]:
+    labels: dict[str, str] = yaml.safe_load(path.read_text())["spec"]["template"]["metadata"]["labels"]
+    return labels
+
+
+def _selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """By what the chart's policies say: labels, and one of several values."""
+    return (selector["matchLabels"].items() <= labels.items()
+            and all(labels.get(one["key"]) in one["values"] for one in selector.get("matchExpressions", ())))
 
 
 def test_no_job_is_asked_and_none_asks_the_cloud_who_its_machine_is(objects: Objects) -> None:
