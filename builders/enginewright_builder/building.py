@@ -26,9 +26,10 @@ from enginewright_builder.errors import brief
 from enginewright_builder.evidence.content import accuracy_evidence, hardware, reference_figures
 from enginewright_builder.evidence.finalists import count, measured, plainest
 from enginewright_builder.evidence.folded import measure_folded, not_apart, steps_of
+from enginewright_builder.evidence.gated import gated_answers
 from enginewright_builder.evidence.lengths import Settled, borne_by, run_positions
 from enginewright_builder.evidence.profiled import profile_served, served
-from enginewright_builder.hand_over import Handed, HandOver, Keeper, KeptSmoke, Plain
+from enginewright_builder.hand_over import Handed, HandOver, Keeper, Plain
 from enginewright_builder.measure.layers import Folded
 from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.profile import EngineProfile
@@ -57,11 +58,13 @@ CALIBRATION_STEPS, SMOKE_STEPS = 8, 8
 @dataclass(frozen=True, kw_only=True)
 class Tried:
     """What the engine that ships answered in this process: ``cases`` are requests one by one, ``mixed`` single ones of
-    different length, which are sent at once and may run together as ``settled`` says."""
+    different length, which are sent at once and may run together as ``settled`` says. ``smoke`` is what replicas are
+    tried with, None where a sample is too large to keep."""
 
     cases: tuple[Case, ...]
     mixed: tuple[Case, ...]
     settled: Settled
+    smoke: smoke_record.SmokeSamples | None = None
 
 
 def build(resolved: Resolved, scratch: Path, steps: Steps, budget: Budget, engines: Sequence[Engine] = ()) -> Outcome:
@@ -121,7 +124,6 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
     largest = prepared.max_batch_size
     tried = _try(engines, prepared, climbed, request.accuracy.tolerance)
     served = keeper.served(climbed.artifact, largest)
-    smoke = smoke_record.choose(_short(prepared), prepared.source.run, _requested(prepared))
     return HandOver(
         request=request, source=resolved.source, name=climbed.name,
         shipped=tuple(sorted(set(climbed.shipped.values()))), speedup=climbed.speedup, fallback=climbed.fallback,
@@ -138,8 +140,7 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
         joined=tried.settled.joined, not_apart=not_apart(
             steps_of(prepared.source.interface, _postprocess(request)),
             [keeper.engines[share.engine].folded for share in served]),
-        smoke=KeptSmoke(inputs=keeper.tensors(smoke.inputs), reference=keeper.tensors(smoke.reference),
-                        batches=smoke.batches) if smoke else None,
+        smoke=keeper.smoke(tried.smoke) if tried.smoke else None,
         steps={}, spent=0.0)
 
 
@@ -248,9 +249,15 @@ def _try(engines: Sequence[Engine], prepared: Prepared, climbed: Climb, toleranc
         return Tried(cases=tuple(Case(inputs=inputs, expected=dict(runner(inputs))) for inputs in requests),
                      mixed=tuple(Case(inputs=inputs, expected=dict(runner(inputs)))
                                  for inputs in settled.samples or _interleaved(prepared)),
-                     settled=settled)
+                     settled=settled, smoke=_smoke(runner, prepared, climbed.artifact))
     finally:
         runner.close()
+
+
+def _smoke(runner: Runner, prepared: Prepared, artifact: Artifact) -> smoke_record.SmokeSamples | None:
+    largest = _requested(prepared)
+    chosen = smoke_record.choose(_short(prepared), prepared.source.run, largest)
+    return chosen and dataclasses.replace(chosen, gated=gated_answers(runner, artifact, chosen, largest))
 
 
 def _requested(prepared: Prepared) -> int:

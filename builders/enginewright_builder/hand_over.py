@@ -88,9 +88,12 @@ class KeptCase:
 
 @dataclass(frozen=True, kw_only=True)
 class KeptSmoke:
+    """:class:`SmokeSamples` that the model takes in batches, or as it is sent."""
+
     inputs: KeptTensors
     reference: KeptTensors
     batches: tuple[int, ...]
+    gated: tuple[KeptTensors, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +168,10 @@ class Keeper:
 
     def case(self, case: Case) -> KeptCase:
         return KeptCase(inputs=self.tensors(case.inputs), expected=self.tensors(case.expected))
+
+    def smoke(self, samples: SmokeSamples) -> KeptSmoke:
+        return KeptSmoke(inputs=self.tensors(samples.inputs), reference=self.tensors(samples.reference),
+                         batches=samples.batches, gated=tuple(map(self.tensors, samples.gated)))
 
     def engine(self, artifact: Artifact) -> int:
         """Its number: one artifact is kept once."""
@@ -247,7 +254,8 @@ class Handed:
             return None
         inputs, reference = (to_wire(self.tensors(one), batched=self._batched, ahead=2 * self._stepped)
                              for one in (kept.inputs, kept.reference))
-        return SmokeSamples(inputs=inputs, reference=reference, batches=kept.batches, whole=whole,
+        gated = tuple(to_wire(self.tensors(one), batched=self._batched) for one in kept.gated)
+        return SmokeSamples(inputs=inputs, reference=reference, batches=kept.batches, gated=gated, whole=whole,
                             stepped=self._stepped)
 
     def _cases(self, kept: tuple[KeptCase, ...]) -> list[Case]:
@@ -302,5 +310,5 @@ def _arrays(told: HandOver) -> list[str]:
     kept = [*told.requests, told.warmup,
             *(part for one in (*told.cases, *told.mixed) for part in (one.inputs, one.expected))]
     if told.smoke:
-        kept += [told.smoke.inputs, told.smoke.reference]
+        kept += [told.smoke.inputs, told.smoke.reference, *told.smoke.gated]
     return [file for one in kept for file in one.values()]

@@ -72,7 +72,8 @@ class Accuracy:
 
     ``magnitude_low`` and ``drowned`` are the worst output's guards, ``scale`` the size of that output's answers beside
     the reference's. ``untold`` is what no guard could tell from these samples, in words for a verdict. ``task`` and
-    ``groups`` are there where they were asked for; ``by`` is what the groups have in common.
+    ``groups`` are there where they were asked for; ``by`` is what the groups have in common. ``batch`` is how many
+    samples each call held, 0 where the engine is one for every batch.
     """
 
     metric: str
@@ -91,12 +92,17 @@ class Accuracy:
     task: TaskFigure | None = None
     groups: tuple[GroupFigure, ...] = ()
     by: str = ""
+    batch: int = 0
 
     def passes(self, tolerance: float) -> bool:
         return not self.refusal(tolerance)
 
     def refusal(self, tolerance: float) -> str:
         """Why it does not pass, in words for a verdict; empty if it does."""
+        why = self._refusal(tolerance)
+        return f"in batches of {self.batch} {why}" if why and self.batch else why
+
+    def _refusal(self, tolerance: float) -> str:
         if self.mismatch:
             return self.mismatch
         if not self.finite:
@@ -125,7 +131,8 @@ class Accuracy:
 
 
 def least(accuracies: Sequence[Accuracy]) -> Accuracy:
-    """Of engines that serve together: the lowest agreement, with the largest loss on labels. At least one."""
+    """Of engines that serve together, or of one in batches of several sizes: the lowest agreement, with the largest
+    loss on labels. At least one."""
     lowest = min(accuracies, key=lambda one: one.low)
     worst = max(accuracies, key=lambda one: one.task.loss_high if one.task else 0.0)
     return replace(lowest, task=worst.task)

@@ -66,6 +66,15 @@ class Rung:
         """The batch that an engine of a single range is compiled for; 0 of one for every batch."""
         return self.ranges[0].high if self.ranges else 0
 
+    @property
+    def gated_at(self) -> tuple[int, ...]:
+        """The batches at which the gate compares it with the source model: each that it is tuned for, as each may run
+        kernels of its own, and of a single range also one less, which runs in the wide profile beside the exact one, or
+        filled up. Empty where one engine takes every batch."""
+        exact = tuple(one.best for one in self.ranges)
+        wider = len(self.ranges) == 1 and self.ranges[0].low < exact[0]
+        return (*exact, exact[0] - 1) if wider else exact
+
     def covers(self, batch: int) -> bool:
         return not self.ranges or any(one.low <= batch <= one.high for one in self.ranges)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from enginewright_builder.engines.around import is_around
 from enginewright_builder.engines.base import Artifact, Engine, Member, Rung, Runner
-from enginewright_builder.tensors import Call, Tensors
+from enginewright_builder.tensors import Call, Tensors, count
 
 
 def combine(members: Sequence[Member]) -> Artifact:
@@ -72,7 +72,10 @@ class CompositeRunner:
         self._opened.clear()
 
     def _of(self, inputs: Tensors) -> Runner:
-        batch = len(next(iter(inputs.values())))
+        return self.member(count(inputs))
+
+    def member(self, batch: int) -> Runner:
+        """Who answers ``batch``. Raises ``ValueError`` as a call does."""
         for up_to, runner in self._members:
             if batch <= up_to:
                 return runner

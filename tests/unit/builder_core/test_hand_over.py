@@ -29,10 +29,10 @@ from enginewright_builder.hand_over import (
     HandOver,
     Keeper,
     KeptCase,
-    KeptSmoke,
     Plain,
 )
 from enginewright_builder.report.model import AccuracyEvidence, Hardware, Reference
+from enginewright_builder.triton.smoke_record import SmokeSamples
 
 INTERFACE = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 2)),))
 JOINED = Joined(mask="mask", fill={"x": 1.0, "mask": 0.0}, cut={"y": (1, 2)}, run_positions=3.5, steps=(8, 12))
@@ -66,7 +66,7 @@ def leave(folder: Path, tmp_path: Path) -> Artifact:
         hardware=Hardware(device="a CPU", cores=2, memory_bytes=1, architecture="amd64"), notes=("a note",),
         requests=tuple(keeper.tensors({"x": ROWS["x"][row:row + 1]}) for row in range(3)), warmup=keeper.tensors(ROWS),
         cases=(KeptCase(inputs=keeper.tensors(ROWS), expected=keeper.tensors({"y": ROWS["x"] * 2})),),
-        smoke=KeptSmoke(inputs=keeper.tensors(ROWS), reference=keeper.tensors(ROWS), batches=(1, 8)),
+        smoke=keeper.smoke(SmokeSamples(inputs=ROWS, reference=ROWS, batches=(1, 8), gated=({}, ROWS))),
         mixed=(KeptCase(inputs=keeper.tensors(ROWS), expected=keeper.tensors({"y": ROWS["x"]})),), joined=JOINED,
         steps={"ladder": 1.5}, spent=2.5))
     return whole
@@ -96,6 +96,8 @@ def test_it_comes_back_as_it_was(folder: Path, tmp_path: Path) -> None:
     assert np.array_equal(case.expected["y"], ROWS["x"] * 2)
     assert handed.smoke is not None
     assert (handed.smoke.batches, handed.smoke.count) == ((1, 8), 3)
+    assert [sorted(one) for one in handed.smoke.gated] == [[], ["x"]]
+    assert np.array_equal(handed.smoke.gated[1]["x"], ROWS["x"])
     assert (handed.told.counted.notes, handed.told.steps, handed.told.spent) == (("not counted",), {"ladder": 1.5}, 2.5)
 
 

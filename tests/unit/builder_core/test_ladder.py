@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from enginewright_builder.competition import foresight
 from enginewright_builder.competition.ascent import GRACE
-from enginewright_builder.competition.attempt import Workshop, WorstLayers
+from enginewright_builder.competition.attempt import Workshop, WorstLayers, answers
 from enginewright_builder.competition.ladder import Climb, Gate, climb
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.competition.refusals import NothingToServeError
@@ -226,6 +226,53 @@ def test_a_trial_says_what_it_took_to_build_and_to_compare(
     slow.failure = RuntimeError("no kernel for this device")
     failed = workshop.attempt(slow.rungs("fp32", context)[0], True, context.progress)
     assert (failed.build_seconds, failed.gate_seconds) == (30.0, None)
+
+
+SEVERAL = (BatchRange(low=1, best=1, high=1), BatchRange(low=2, best=8, high=8), BatchRange(low=9, best=32, high=32))
+
+
+@pytest.mark.parametrize(("ranges", "wrong", "told"), [
+    (SEVERAL, 1, "in batches of 1 "), (SEVERAL, 8, "in batches of 8 "), (SEVERAL, 32, "in batches of 32 "),
+    (SEVERAL[2:], 32, "in batches of 32 "), (SEVERAL[2:], 31, "in batches of 31 "), (SEVERAL, 16, ""), ((), 3, ""),
+    (SEVERAL[:1], 1, "in batches of 1 "),
+])
+def test_every_profile_is_compared_and_one_that_is_wrong_refuses_the_engine(
+        ranges: tuple[BatchRange, ...], wrong: int, told: str, exported: ExportedModel, source: SourceModel,
+        context: BuildContext, perceptron: Path) -> None:
+    """Sixteen samples and sixteen more of the evaluation data fill a batch of 32. Batches that no profile is tuned for
+    never run."""
+    samples, asked = synthetic_set(source, 72), set[int]()
+
+    def answered(outputs: Tensors) -> Tensors:
+        batch = len(next(iter(outputs.values())))
+        asked.add(batch)
+        return {name: np.roll(value, 1, axis=-1) if batch == wrong else value for name, value in outputs.items()}
+
+    workshop = Workshop(engines=[Stub(perceptron, answered)], model=exported, context=context, metric="cosine",
+                        accuracy=AccuracyRequest(tolerance=0.1), evaluation=samples,
+                        references=[source.run(batch) for batch in samples.batches])
+    rung = Rung(backend="stub", precision="fp32", ranges=ranges)
+    tried = workshop.attempt(rung, True, context.progress)
+    assert tried.accuracy is not None
+    assert tried.accuracy.refusal(0.1).startswith(told) if told else tried.accuracy.refusal(0.1) == ""
+    assert wrong in asked or not told
+    assert asked <= {*rung.gated_at} if ranges else asked == {16, 8}
+
+
+def test_answers_in_calls_of_any_size_are_those_of_each_batch(source: SourceModel) -> None:
+    batches = [{"x": np.random.default_rng(seed).normal(size=(rows, width))}
+               for seed, (rows, width) in enumerate([(16, 4), (16, 4), (3, 4), (16, 5), (1, 6), (1, 7)])]
+    for size in (0, 1, 2, 7, 16, 31, 40):
+        calls = list[int]()
+
+        def double(inputs: Tensors, calls: list[int] = calls) -> Tensors:
+            calls.append(len(inputs["x"]))
+            return {"y": inputs["x"] * 2}
+
+        runner = type("Doubling", (), {"__call__": lambda self, inputs, run=double: run(inputs)})()
+        found = list(answers(runner, batches, size))
+        assert [one["y"].tolist() for one in found] == [(batch["x"] * 2).tolist() for batch in batches]
+        assert set(calls) == {size} if size else calls == [16, 16, 3, 16, 1, 1]
 
 
 @pytest.mark.parametrize(("stub", "verdict", "told"), [
@@ -508,8 +555,8 @@ class TestStages:
         climbed = climb([engine], "auto", exported, source, replace(context, max_batch_size=5, buckets=(1, 5)),
                         gate(samples))
         assert engine.batches["stub fp16 @1"] == {1}
-        # Sixteen samples at a time: three times five, and one more filled up to three.
-        assert engine.batches["stub fp16 @5"] == {5, 3}
+        # The last is filled up; four run in the profile beside the exact one.
+        assert engine.batches["stub fp16 @5"] == {5, 4}
         assert climbed.accuracy.value == pytest.approx(1.0)
 
     def test_few_runners_are_open_at_once(self, exported: ExportedModel, source: SourceModel, samples: SampleSet,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import json
 import math
 import os
@@ -23,13 +24,17 @@ from enginewright_builder.contract import (
     MODEL_FOLDER,
     MODEL_REPOSITORY,
     SMOKE_FILE,
+    Interface,
     Outcome,
     QueuePolicy,
     QueueRequest,
 )
 from enginewright_builder.engine_store.folder import publish
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED
+from enginewright_builder.engines.base import Artifact, BatchRange, Member, Rung
+from enginewright_builder.engines.composite import CompositeRunner, combine
 from enginewright_builder.errors import UserError
+from enginewright_builder.evidence.gated import gated_answers
 from enginewright_builder.pod import smoke
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.smoke_record import SLACK, choose, record
@@ -191,6 +196,89 @@ def test_an_engine_whose_own_answers_are_no_numbers_is_not_published() -> None:
     with pytest.raises(UserError, match="NaN") as error:
         recorded([[reference[:1] * np.float32(np.nan)], [reference[np.arange(5) % 3]]], reference)
     assert error.value.reason == "ServedAnswersDiffer"
+
+
+@pytest.mark.parametrize(("gated", "served", "refused"), [
+    (1.01, 1.5, True), (1.5, 1.5, False), (1.01, 1.05, False), (0.97, 1.14, False), (0.97, 1.16, True),
+    (None, 5, False)])
+def test_what_is_far_further_off_than_at_the_gates_batch_is_not_published(gated: float | None, served: float,
+                                                                          refused: bool) -> None:
+    """Of batch 1, where the gate compared batches of sixteen."""
+    inputs = RANDOM.standard_normal((3, 4)).astype(np.float32)
+    chosen = choose({"x": inputs}, double, 3)
+    assert chosen is not None
+    seen = {} if gated is None else {"y": chosen.reference["y"] * gated}
+    tried = dataclasses.replace(chosen, gated=(seen, {}))
+    answers = [[{"y": chosen.reference["y"][:1] * served}], [{"y": chosen.reference["y"] * 3}]]
+    if not refused:
+        worst = json.loads(record(tried, answers))["outputs"][0]["measured"]
+        assert worst == pytest.approx(max(2.0, served - 1))
+        return
+    with pytest.raises(UserError, match=r"served in batches of 1 is off the source model's by 0\.(5|16)") as error:
+        record(tried, answers)
+    assert error.value.reason == "ServedAnswersDiffer"
+
+
+@pytest.mark.parametrize(("ranges", "largest", "asked"), [
+    ((), 32, [16, 16]), ((), 16, [16]), ((), 1, []), (((1, 1), (2, 32)), 32, []), (((1, 1), (2, 32)), 24, [32])])
+def test_the_engine_is_asked_for_the_samples_in_a_batch_that_the_gate_compared(
+        ranges: tuple[tuple[int, int], ...], largest: int, asked: list[int]) -> None:
+    """Where that is not the batch in which they are sent."""
+    rung = Rung(backend="x", precision="fp16", ranges=tuple(BatchRange(low=low, best=high, high=high)
+                                                            for low, high in ranges))
+    artifact = Artifact(rung=rung, files={}, triton_backend="python", interface=Interface(), runtime_version="1")
+    chosen = choose({"x": RANDOM.standard_normal((9, 4)).astype(np.float32)}, double, largest)
+    assert chosen is not None
+    seen = list[int]()
+
+    class Running:
+        def __call__(self, inputs: Any) -> dict[str, Array]:
+            seen.append(len(inputs["x"]))
+            return double(inputs)
+
+    gated = gated_answers(Running(), artifact, chosen, largest)  # type: ignore[arg-type]
+    assert (seen, len(gated)) == (asked, len(chosen.batches))
+    assert all(np.array_equal(one["y"], chosen.reference["y"]) for one in gated if one)
+
+
+def test_each_member_is_asked_in_the_batches_that_it_was_compared_in(tmp_path: Path) -> None:
+    """Not the one that takes batches of that size."""
+    artifact = combine([Member(up_to=up_to, artifact=Artifact(
+        rung=Rung(backend=name, precision="fp16"), files={}, triton_backend="python", interface=Interface(),
+        runtime_version="1")) for name, up_to in (("one", 1), ("other", 32))])
+    seen = list[tuple[str, int]]()
+
+    class Engine:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def load(self, artifact: Artifact) -> Any:
+            return type("Running", (), {"__call__": lambda _, inputs: self.run(inputs), "close": lambda _: None})()
+
+        def run(self, inputs: Any) -> dict[str, Array]:
+            seen.append((self.name, len(inputs["x"])))
+            return double(inputs)
+
+    chosen = choose({"x": RANDOM.standard_normal((9, 4)).astype(np.float32)}, double, 32)
+    assert chosen is not None
+    runner = CompositeRunner(artifact, [Engine("one"), Engine("other")])  # type: ignore[list-item]
+    gated_answers(runner, artifact, chosen, 32)
+    assert seen == [("one", 16), ("other", 16)]
+
+
+def test_an_answer_next_to_nothing_is_held_against_the_usual_size() -> None:
+    reference = np.array([[1e-6], [1.0], [-1.0]], np.float32)
+    chosen = choose({"x": reference}, lambda given: {"y": given["x"]}, 3)
+    assert chosen is not None
+    tried = dataclasses.replace(chosen, gated=({"y": reference}, {}))
+    record(tried, [[{"y": reference[:1] + np.float32(0.01)}], [{"y": reference}]])
+
+
+def test_names_may_change_places_beyond_the_gates_batch() -> None:
+    classes = np.array([[3, 4], [1, 2], [5, 6]], np.int32)
+    chosen = choose({"x": classes}, lambda given: {"y": given["x"]}, 3)
+    assert chosen is not None
+    record(dataclasses.replace(chosen, gated=({"y": classes}, {})), [[{"y": classes[:1, ::-1]}], [{"y": classes}]])
 
 
 def test_the_largest_file_fits_its_volume() -> None:
