@@ -5,7 +5,8 @@ worst.
 
 * ``cosine``: of the sample's output, flattened; 0 where it is negative.
 * ``relative-error``: ``1 − ‖candidate − reference‖ / ‖reference‖``, 0 at the lowest.
-* ``top1``: share of positions whose largest entry along the last axis is the same.
+* ``top1``: share of positions whose largest entry along the last axis is the same; of a single number, that lie on the
+  same side of the threshold (``scores.usual_threshold``).
 * ``spearman``: rank correlation of the output's entries, 0 where it is negative; where an output has fewer than three,
   of each entry over the samples instead. Where its size varies, samples with fewer have no score.
 * a metric of the user's (``accuracy_metrics.py``).
@@ -32,7 +33,17 @@ from enginewright_builder.accuracy.bounds import mean_lower_bound, rank_correlat
 from enginewright_builder.accuracy.groups import Groups
 from enginewright_builder.accuracy.guards import MAX_DROWNED, OutputGuard, magnitude_asked
 from enginewright_builder.accuracy.rules import samples_needed
-from enginewright_builder.accuracy.scores import MIN_RANKS, SCORES, Floats, across_samples, entries, norms, rows
+from enginewright_builder.accuracy.scores import (
+    MIN_RANKS,
+    SCORES,
+    Floats,
+    Usual,
+    across_samples,
+    entries,
+    norms,
+    rows,
+    usual_of,
+)
 from enginewright_builder.accuracy.task import Exam, excessive_loss
 from enginewright_builder.contract import GroupFigure, TaskFigure
 from enginewright_builder.errors import UserError
@@ -179,12 +190,12 @@ def _group(beside: Beside, comparison: _Comparison, marks: Any, name: str, place
 
 class _Comparison:
     def __init__(self, metric: str | Metric, references: Sequence[Tensors]) -> None:
-        typical = typical_norms(references)
+        usual = usual_answers(references)
         self.count = sum(_samples(batch) for batch in references)
         self.name = metric if isinstance(metric, str) else metric.name
-        self._metric, self._typical = metric, typical
-        amounts = {name: size for name, size in typical.items() if have_guards(name, references[0])}
-        self._guards = {name: OutputGuard(size) for name, size in amounts.items()} if isinstance(metric, str) else {}
+        self._metric, self._usual = metric, usual
+        amounts = {name: one for name, one in usual.items() if have_guards(name, references[0])}
+        self._guards = {name: OutputGuard(one.size) for name, one in amounts.items()} if isinstance(metric, str) else {}
         # Spearman alone: outputs too narrow to have ranks within a sample.
         self._narrow = [name for name in amounts if metric == "spearman" and all(
             entries(batch[name]) < MIN_RANKS for batch in references)]
@@ -198,7 +209,7 @@ class _Comparison:
         places = np.arange(self._seen, self._seen + _samples(reference))
         self._seen += len(places)
         if self._metric in SCORES:
-            each = [found for name in self._typical
+            each = [found for name in self._usual
                     if (found := self._output(name, reference, candidate)) is not None]
             if each:
                 self._scores.append((places, np.min(each, axis=0)))
@@ -217,7 +228,7 @@ class _Comparison:
             return share
         if self._metric == "spearman" and entries(one) < MIN_RANKS:
             return None
-        return SCORES[str(self._metric)](one, other, self._typical[name])
+        return SCORES[str(self._metric)](one, other, self._usual[name])
 
     def figures(self, of: Array | None = None) -> list[tuple[float, float]]:
         """Mean score and its bound, and of Spearman those of each narrow output; of all samples, or of those at the
@@ -257,8 +268,8 @@ def _correlation(reference: Array, candidate: Array) -> tuple[float, float]:
     return value, rank_correlation_lower_bound(value, len(reference))
 
 
-def typical_norms(references: Sequence[Tensors]) -> dict[str, float]:
-    """Median norm of each output that has entries. Raises :class:`UserError` ``ReferenceNotFinite`` or
+def usual_answers(references: Sequence[Tensors]) -> dict[str, Usual]:
+    """Of each output that has entries. Raises :class:`UserError` ``ReferenceNotFinite`` or
     ``EvaluationEmpty``."""
     for batch in references:
         if len(_not_finite(batch)):
@@ -271,12 +282,7 @@ def typical_norms(references: Sequence[Tensors]) -> dict[str, float]:
     if not filled or not any(_samples(batch) for batch in references):
         raise UserError("EvaluationEmpty", "there is no answer to compare", field="spec.accuracy.evaluation.uri",
                         value=len(references), remedy="give samples to which the model answers something")
-    return {name: _typical_norm([batch[name] for batch in references]) for name in filled}
-
-
-def _typical_norm(batches: Sequence[Array]) -> float:
-    """Texts have none."""
-    return 0.0 if batches[0].dtype.kind == "O" else float(np.median(np.concatenate(list(map(norms, batches)))))
+    return {name: usual_of([batch[name] for batch in references]) for name in filled}
 
 
 def _parts(reference: Tensors, candidate: Tensors) -> Iterator[tuple[Tensors, Tensors]]:

@@ -1,14 +1,15 @@
 """One score a sample between 0 and 1, 1 for equal answers: what the metrics' names mean.
 
-Arrays are ``[batch, …]``; every function takes the reference's, the candidate's, and the typical size of the output
-(the median norm of the reference's samples), and gives ``[batch]``. A sample that is zero, or next to it, has no
-direction and no relative error: it is held against the typical size instead.
+Arrays are ``[batch, …]``; every function takes the reference's, the candidate's, and what the output usually is, and
+gives ``[batch]``. A sample that is zero, or next to it, has no direction and no relative error: it is held against the
+typical size instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -20,8 +21,22 @@ from enginewright_builder.tensors import Array
 
 T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
-Score = Callable[[Array, Array, float], Floats]
 
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usual:
+    """Of one output over the reference's samples: ``size`` is their median norm. Where an answer is one number,
+    ``threshold`` divides yes from no."""
+
+    size: float = 0.0
+    threshold: float = 0.0
+
+
+Score = Callable[[Array, Array, Usual], Floats]
+
+# Of numbers between 0 and 1, and of any other.
+_HALF, SIGN = 0.5, 0.0
 # Below this share of the typical size an answer counts as zero.
 NEXT_TO_ZERO = 1e-3
 _SMALLEST = 1e-300
@@ -32,6 +47,24 @@ MIN_RANKS = 3
 _BLOCK = 1 << 15
 # More threads than this wait for memory.
 _THREADS = 8
+
+
+def of_one_number(array: Array) -> bool:
+    """Whether each position, or each sample, has one number instead of one for each class."""
+    return array.ndim == 1 or array.shape[-1] == 1
+
+
+def usual_threshold(answers: Sequence[Array]) -> float:
+    """0.5 where all answers lie between 0 and 1, as probabilities do, else 0."""
+    return _HALF if all(array.size == 0 or (array.min() >= 0 and array.max() <= 1) for array in answers) else SIGN
+
+
+def usual_of(answers: Sequence[Array]) -> Usual:
+    """Of one output's batches, one at least. Texts have no size."""
+    if answers[0].dtype.kind == "O":
+        return Usual()
+    return Usual(size=float(np.median(np.concatenate(list(map(norms, answers))))),
+                 threshold=usual_threshold(answers) if of_one_number(answers[0]) else SIGN)
 
 
 def rows(array: Array) -> Floats:
@@ -87,18 +120,18 @@ def norms(array: Array) -> Floats:
     return found
 
 
-def cosine(reference: Array, candidate: Array, typical: float) -> Floats:
+def cosine(reference: Array, candidate: Array, usual: Usual) -> Floats:
     here, there = norms(reference), norms(candidate)
-    zero = NEXT_TO_ZERO * typical
+    zero = NEXT_TO_ZERO * usual.size
     product = here * there
     found = products(reference, candidate) / np.where(product == 0, 1.0, product)
     return np.where((here <= zero) & (there <= zero), 1.0, np.clip(found, 0.0, 1.0))
 
 
-def relative_error(reference: Array, candidate: Array, typical: float) -> Floats:
+def relative_error(reference: Array, candidate: Array, usual: Usual) -> Floats:
     parts = by_blocks(_squared_error, reference, candidate)
     distance = np.sqrt(np.sum(parts, axis=0) if parts else np.zeros(len(reference)))
-    size = np.maximum(norms(reference), max(NEXT_TO_ZERO * typical, _SMALLEST))
+    size = np.maximum(norms(reference), max(NEXT_TO_ZERO * usual.size, _SMALLEST))
     scores: Floats = np.clip(1.0 - distance / size, 0.0, 1.0)
     return scores
 
@@ -108,17 +141,16 @@ def _squared_error(reference: Array, candidate: Array) -> Floats:
     return _products(error, error)
 
 
-def top1(reference: Array, candidate: Array, typical: float) -> Floats:
-    if reference.ndim == 1 or reference.shape[-1] == 1:
-        # One number a sample: its sign is the class.
-        same = (reference > 0) == (candidate > 0)
+def top1(reference: Array, candidate: Array, usual: Usual) -> Floats:
+    if of_one_number(reference):
+        same = (reference > usual.threshold) == (candidate > usual.threshold)
     else:
         same = reference.argmax(axis=-1) == candidate.argmax(axis=-1)
     shares: Floats = same.reshape(len(same), -1).mean(axis=1)
     return shares
 
 
-def spearman(reference: Array, candidate: Array, typical: float) -> Floats:
+def spearman(reference: Array, candidate: Array, usual: Usual) -> Floats:
     """Rank correlation of a sample's entries, of which there must be at least :data:`MIN_RANKS`."""
     from scipy import stats  # takes half a second, which only this metric needs
 
@@ -132,7 +164,7 @@ def spearman(reference: Array, candidate: Array, typical: float) -> Floats:
 
 def across_samples(reference: Array, candidate: Array) -> float:
     """Spearman's coefficient of one number over all samples; both ``[samples]``."""
-    return float(spearman(reference[None, :], candidate[None, :], 0.0)[0])
+    return float(spearman(reference[None, :], candidate[None, :], Usual())[0])
 
 
 def _centred(ranks: Array) -> Floats:

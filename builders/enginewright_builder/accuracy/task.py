@@ -44,6 +44,7 @@ from enginewright_builder.accuracy.label_fit import (
     several,
 )
 from enginewright_builder.accuracy.rules import samples_needed
+from enginewright_builder.accuracy.scores import usual_threshold
 from enginewright_builder.accuracy.task_metrics import F1, Among, Deviation, Ndcg, TaskMetric, TopK, Wer
 from enginewright_builder.accuracy.task_rules import (
     CLASSIFICATION,
@@ -212,7 +213,7 @@ def _metric(labels: Labels, answers: Sequence[Array], *, of_best: bool) -> TaskM
         return Ndcg()
     if task.metric not in CLASSIFICATION:
         return Deviation(squared=task.metric == "rmse")
-    threshold = task_metrics.usual_threshold(answers) if task.threshold is None else task.threshold
+    threshold = usual_threshold(answers) if task.threshold is None else task.threshold
     if task.metric not in F1_METRICS:
         return TopK(k=5 if task.metric == "top5" else 1, threshold=threshold)
     shape, label = answers[0].shape[1:], labels.values[0]

@@ -25,6 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from enginewright_builder.accuracy.bounds import Floats
+from enginewright_builder.accuracy.scores import SIGN
 from enginewright_builder.accuracy.task_rules import IGNORED
 from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.ids import are_ids
@@ -32,8 +33,6 @@ from enginewright_builder.tensors import Array
 
 # How far down a ranking counts.
 DEPTH = 10
-# Of numbers between 0 and 1, and of any other.
-_HALF, _SIGN = 0.5, 0.0
 
 
 class TaskMetric(Protocol):
@@ -50,7 +49,7 @@ class TopK:
     number a position."""
 
     k: int = 1
-    threshold: float = _SIGN
+    threshold: float = SIGN
 
     def marks(self, output: Array, labels: Sequence[Any]) -> Floats:
         wanted = np.stack([np.asarray(label) for label in labels])
@@ -102,7 +101,7 @@ class F1:
     present: tuple[int, ...]
     macro: bool
     several: bool = False
-    threshold: float = _SIGN
+    threshold: float = SIGN
 
     def marks(self, output: Array, labels: Sequence[Any]) -> Any:
         """Sparse: of a thousand classes a sample has a few."""
@@ -209,11 +208,6 @@ def word_errors(wanted: Sequence[str], heard: Sequence[str]) -> int:
         for place, other in enumerate(heard, start=1):
             before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (word != other))
     return row[-1]
-
-
-def usual_threshold(answers: Sequence[Array]) -> float:
-    """0.5 where all answers lie between 0 and 1, as probabilities do, else 0."""
-    return _HALF if all(array.size == 0 or (array.min() >= 0 and array.max() <= 1) for array in answers) else _SIGN
 
 
 def _per_sample(positions: Array) -> Floats:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from enginewright_builder.accuracy.gate import Accuracy, Beside, Metric, least, typical_norms
+from enginewright_builder.accuracy.gate import Accuracy, Beside, Metric, least, usual_answers
 from enginewright_builder.accuracy.metrics import try_metric
 from enginewright_builder.accuracy.reference_answers import remembered
 from enginewright_builder.accuracy.task import Exam, Labels
@@ -112,7 +112,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     plans = _plans(engines, precision, context)
     context.progress(0.0, "asking the source model")
     references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
-    typical_norms(references)  # looks whether there is something to compare with
+    usual_answers(references)  # looks whether there is something to compare with
     metric = gate.metric or gate.accuracy.metric
     if not isinstance(metric, str):
         try_metric(metric, references)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from enginewright_builder.accuracy.rules import ONNX_METRIC
-from enginewright_builder.accuracy.scores import Floats, norms
+from enginewright_builder.accuracy.scores import SIGN, Floats, Usual, norms, of_one_number, usual_threshold
 from enginewright_builder.contract import REFERENCE_FOLDER, AccuracyRequest, canonical, to_plain
 from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.quality.reference import ABOUT, GRAPH, METRIC_GRAPH
 from enginewright_builder.quality.window import typical_norm
-from enginewright_builder.tensors import Tensors
+from enginewright_builder.tensors import Array, Tensors, count
 
-# Of the evaluation, for the norms of the source's answers: medians of so many hardly move any more.
+# Of the evaluation, for what the source's answers are like: medians of so many hardly move any more.
 NORM_SAMPLES = 256
 
 
 def keep_reference(staging: Path, exported: ExportedModel, accuracy: AccuracyRequest,
                    metric_graph: Path | None, answers: Iterable[Tensors] = ()) -> None:
-    """Into ``staging/reference``: the export with its weights, the metric, what is asked of it, and the norms of the
-    source model's ``answers`` to the evaluation data, of which no more are asked for than are needed."""
+    """Into ``staging/reference``: the export with its weights, the metric, what is asked of it, and what its
+    ``answers`` to the evaluation data are like, of which no more are asked for than are needed."""
     import onnx
 
     folder = staging / REFERENCE_FOLDER
@@ -34,20 +34,30 @@ def keep_reference(staging: Path, exported: ExportedModel, accuracy: AccuracyReq
         shutil.copyfile(source, folder / name)
     if accuracy.metric == ONNX_METRIC and metric_graph is not None:
         shutil.copyfile(metric_graph, folder / METRIC_GRAPH)
+    usual = usual_answers(answers)
     about = {"metric": accuracy.metric, "tolerance": accuracy.tolerance, "interface": to_plain(exported.interface),
-             "norms": typical_norms(answers)}
+             "norms": {name: one.size for name, one in usual.items()},
+             "thresholds": {name: one.threshold for name, one in usual.items() if one.threshold}}
     (folder / ABOUT).write_text(canonical(about), encoding="utf-8")
 
 
-def typical_norms(answers: Iterable[Tensors]) -> dict[str, float]:
-    """Of each output of the first :data:`NORM_SAMPLES` answers."""
-    found: dict[str, list[Floats]] = {}
-    count = 0
+def usual_answers(answers: Iterable[Tensors]) -> dict[str, Usual]:
+    """Of each output of the first :data:`NORM_SAMPLES` answers, by numbers that are finite."""
+    found: dict[str, list[tuple[Floats, float]]] = {}
+    samples = 0
     for batch in answers:
         for name, array in batch.items():
-            found.setdefault(name, []).append(norms(array))
-        count += len(next(iter(batch.values())))
-        if count >= NORM_SAMPLES:
+            found.setdefault(name, []).append((norms(array), _threshold(array)))
+        samples += count(batch)
+        if samples >= NORM_SAMPLES:
             break
-    every = {name: np.concatenate(parts) for name, parts in found.items()}
-    return {name: typical_norm(one[np.isfinite(one)]) for name, one in every.items()}
+    return {name: _usual(*zip(*parts, strict=True)) for name, parts in found.items()}
+
+
+def _threshold(array: Array) -> float:
+    return usual_threshold([array[np.isfinite(array)]]) if of_one_number(array) else SIGN
+
+
+def _usual(sizes: Sequence[Floats], thresholds: Sequence[float]) -> Usual:
+    every = np.concatenate(sizes)
+    return Usual(size=typical_norm(every[np.isfinite(every)]), threshold=min(thresholds))

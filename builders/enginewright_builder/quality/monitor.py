@@ -174,7 +174,7 @@ def _capturing(options: argparse.Namespace, about: About) -> Capturing | str:
 
 
 def _window(reference: Reference, length: int) -> Window:
-    return Window(reference.metric, length, reference.about.norms, batched=reference.batched)
+    return Window(reference.metric, length, reference.about.usual, batched=reference.batched)
 
 
 def _explained(error: Exception) -> str:

@@ -10,7 +10,7 @@ from typing import Self
 
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metrics import open_metric
-from enginewright_builder.accuracy.scores import MIN_RANKS
+from enginewright_builder.accuracy.scores import MIN_RANKS, SIGN, Usual
 from enginewright_builder.contract import Interface, TensorSpec, load
 from enginewright_builder.ort_session import OrtRunner
 from enginewright_builder.quality.trace import readable
@@ -22,18 +22,24 @@ GRAPH, METRIC_GRAPH, ABOUT = "model.onnx", "metric.onnx", "reference.json"
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """What ``reference.json`` says: the gate's metric and tolerance, the model's tensors, and the typical norm of each
-    output where that was measured."""
+    """What ``reference.json`` says: the gate's metric and tolerance, the model's tensors, and where they were measured
+    the typical norm of each output and, where an answer is one number, what divides yes from no."""
 
     metric: str
     tolerance: float
     interface: Interface
     norms: Mapping[str, float] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def nothing(cls) -> Self:
         """Of an engine that cannot say."""
         return cls(metric="", tolerance=0.0, interface=Interface())
+
+    @property
+    def usual(self) -> dict[str, Usual]:
+        """Of each output that was measured."""
+        return {name: Usual(size=size, threshold=self.thresholds.get(name, SIGN)) for name, size in self.norms.items()}
 
     @property
     def unseen(self) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
-from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, entries, norms, rows
+from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, Usual, entries, norms, rows
 from enginewright_builder.names import share_of_names
 from enginewright_builder.tensors import Array, Tensors
 
@@ -27,9 +28,9 @@ class Window:
     own, and the gate's guard of contrast is left out: both look at how samples differ, and live requests may be all
     alike, where small noise drowns that. Of a model that is not ``batched`` a request is one row."""
 
-    def __init__(self, metric: str | Metric, length: int, typical: Mapping[str, float] | None = None, *,
+    def __init__(self, metric: str | Metric, length: int, usual: Mapping[str, Usual] | None = None, *,
                  batched: bool = True) -> None:
-        self._metric, self._typical, self._batched = metric, typical or {}, batched
+        self._metric, self._usual, self._batched = metric, usual or {}, batched
         self.scores: deque[float] = deque(maxlen=length)
 
     def add(self, reference: Tensors, answer: Tensors) -> bool:
@@ -69,11 +70,13 @@ class Window:
         if (share := share_of_names(name, references, answers)) is not None:
             return share
         metric, here, there = str(self._metric), norms(reference), norms(answer)
-        typical = self._typical.get(name) or typical_norm(here)
+        usual = self._usual.get(name, Usual())
+        usual = usual if usual.size else replace(usual, size=typical_norm(here))
+        typical = usual.size
         if not typical or (metric == "spearman" and entries(reference) < MIN_RANKS):
             return None
         magnitude = 1 - np.abs(there - here) / np.maximum(np.maximum(here, there), typical)
-        scores = np.where(magnitude < LEAST_MAGNITUDE, 0.0, SCORES[metric](reference, answer, typical))
+        scores = np.where(magnitude < LEAST_MAGNITUDE, 0.0, SCORES[metric](reference, answer, usual))
         nothing = here <= NEXT_TO_ZERO * typical
         away = np.linalg.norm(rows(answer) - rows(reference), axis=1) / typical
         found: Floats = np.clip(np.where(nothing, 1 - away, scores), 0.0, 1.0)

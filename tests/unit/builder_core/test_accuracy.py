@@ -260,5 +260,27 @@ def test_agreement_by_position_of_sequences() -> None:
     assert score("top1", reference, candidate).value == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("shape", [(1000,), (1000, 1)])
+def test_of_a_probability_a_half_divides_yes_from_no(shape: tuple[int, ...]) -> None:
+    """A seventh of the answers are near a half, and change sides."""
+    chances = np.linspace(0, 1, 1000).reshape(shape)
+    near = np.abs(chances - 0.5) < 0.0725
+    flipped = np.where(near, 1 - chances, chances)
+    got = score("top1", chances, flipped)
+    assert got.value == pytest.approx(1 - near.mean())
+    assert "mean top1 0.856" in got.refusal(0.01)
+    assert score("top1", chances, np.clip(chances * 1.0001, 0, 1)).refusal(0.01) == ""
+    logits = (chances - 0.5) * 8
+    assert score("top1", logits, np.where(near, -logits, logits)).value == got.value
+
+
+def test_all_answers_of_the_source_say_what_divides_yes_from_no() -> None:
+    """Not those of a batch, nor the candidate's."""
+    batches = [{"y": np.full((20, 1), value)} for value in (0.2, 0.8, 1.5)]
+    moved = [{"y": one["y"] + 0.4} for one in batches]
+    assert compare("top1", batches, moved).value == 1.0
+    assert compare("top1", batches[:2], moved[:2]).value == 0.5
+
+
 def test_sign_is_the_class_of_a_single_number() -> None:
     assert score("top1", np.array([[1.0]] * 8), np.array([[-1.0]] * 4 + [[2.0]] * 4)).value == 0.5

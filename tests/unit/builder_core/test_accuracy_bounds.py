@@ -13,7 +13,7 @@ from scipy import stats
 
 from enginewright_builder.accuracy.bounds import covers, mean_lower_bound, rank_correlation_lower_bound
 from enginewright_builder.accuracy.rules import samples_advised, samples_needed
-from enginewright_builder.accuracy.scores import spearman
+from enginewright_builder.accuracy.scores import Usual, spearman
 from enginewright_builder.tensors import Array
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
@@ -116,7 +116,7 @@ def test_the_bound_of_a_rank_correlation_holds(correlation: float, count: int) -
     rng = np.random.default_rng(count)
     one = rng.normal(size=(SETS, count))
     other = correlation * one + np.sqrt(1 - correlation ** 2) * rng.normal(size=(SETS, count))
-    bounds = [rank_correlation_lower_bound(value, count) for value in spearman(one, other, 0.0)]
+    bounds = [rank_correlation_lower_bound(value, count) for value in spearman(one, other, Usual())]
     assert np.mean(np.array(bounds) <= 6 / np.pi * np.arcsin(correlation / 2)) >= HOLDS
 
 

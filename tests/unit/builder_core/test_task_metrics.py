@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sklearn  # type: ignore[import-untyped]
 
+from enginewright_builder.accuracy.scores import usual_threshold
 from enginewright_builder.accuracy.task_metrics import (
     F1,
     Among,
@@ -18,7 +19,6 @@ from enginewright_builder.accuracy.task_metrics import (
     TopK,
     Wer,
     ndcg,
-    usual_threshold,
     word_errors,
 )
 from enginewright_builder.accuracy.vocabulary import Vocabulary

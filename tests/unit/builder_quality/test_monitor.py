@@ -14,11 +14,12 @@ from typing import cast
 import numpy as np
 import pytest
 
+from enginewright_builder.accuracy.scores import Usual
 from enginewright_builder.contract import Interface, TensorSpec
 from enginewright_builder.quality import monitor as monitor_module
 from enginewright_builder.quality import tap as tap_module
 from enginewright_builder.quality.__main__ import keep_running, memory_bytes
-from enginewright_builder.quality.kept import NORM_SAMPLES, typical_norms
+from enginewright_builder.quality.kept import NORM_SAMPLES, usual_answers
 from enginewright_builder.quality.monitor import Monitor
 from enginewright_builder.quality.reference import About, Reference
 from enginewright_builder.quality.tap import Tap
@@ -163,10 +164,14 @@ def test_norms_are_taken_of_no_more_answers_than_are_needed() -> None:
             asked.append(size)
             yield {"y": np.full((NORM_SAMPLES // 3 + 1, 1), size, np.float32)}
 
-    assert typical_norms(answers()) == {"y": 1.5}  # type: ignore[arg-type]
+    assert usual_answers(answers()) == {"y": Usual(size=1.5)}  # type: ignore[arg-type]
     assert asked[:2] == [1.0, 2.0]
     assert 7.0 not in asked
-    assert typical_norms([]) == {}
+    assert usual_answers([]) == {}
+    chances = np.array([[0.1], [1.0], [np.nan]], np.float32)
+    assert usual_answers([{"y": chances}])["y"].threshold == 0.5
+    assert usual_answers([{"y": chances}, {"y": chances + 1}])["y"].threshold == 0.0
+    assert usual_answers([{"y": np.repeat(chances, 2, axis=1)}])["y"].threshold == 0.0
 
 
 @pytest.mark.parametrize(("file", "text", "allowed"), [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.accuracy.gate import compare
-from enginewright_builder.accuracy.scores import norms
+from enginewright_builder.accuracy.scores import Usual, norms
 from enginewright_builder.quality.window import Window, typical_norm
 from enginewright_builder.tensors import Array, Tensors
 
@@ -16,7 +16,7 @@ DICE = np.random.default_rng(5)
 ROWS = 16
 ANSWERS = DICE.standard_normal((ROWS, 6)).astype(np.float32)
 NOISE = (0.02 * DICE.standard_normal(ANSWERS.shape)).astype(np.float32)
-TYPICAL = {"y": float(np.median(norms(ANSWERS)))}
+TYPICAL = {"y": Usual(size=float(np.median(norms(ANSWERS))))}
 FOUR = ["cosine", "relative-error", "top1", "spearman"]
 
 
@@ -33,6 +33,13 @@ def scores(reference: Array, answer: Array, metric: str = "cosine", *, together:
 def test_scores_are_those_of_the_gate(metric: str) -> None:
     gate = compare(metric, [{"y": ANSWERS}], [{"y": ANSWERS + NOISE}])
     assert scores(ANSWERS, ANSWERS + NOISE, metric) == pytest.approx(gate.scores)
+
+
+@pytest.mark.parametrize(("threshold", "wanted"), [(0.5, 0.0), (0.0, 1.0)])
+def test_a_yes_or_no_is_divided_where_the_gate_divides_it(threshold: float, wanted: float) -> None:
+    found = Window("top1", 10, {"y": Usual(size=0.5, threshold=threshold)})
+    found.add({"y": np.array([[0.48]])}, {"y": np.array([[0.53]])})
+    assert list(found.scores) == [wanted]
 
 
 @pytest.mark.parametrize("metric", FOUR)
@@ -54,7 +61,7 @@ def test_of_several_outputs_the_worst_counts_and_others_are_not_looked_at() -> N
     {"y": np.full_like(ANSWERS, np.nan)}, {"y": np.full_like(ANSWERS, np.inf)}, {"y": ANSWERS[:, :3]},
     {"y": 3 * ANSWERS}, {"y": ANSWERS / 10}, {"z": ANSWERS},
 ], ids=["NaN", "infinity", "another shape", "three times as large", "a tenth as large", "another name"])
-def test_what_scores_nothing(wrong: Tensors, typical: dict[str, float]) -> None:
+def test_what_scores_nothing(wrong: Tensors, typical: dict[str, Usual]) -> None:
     found = Window("top1", 10, typical)
     assert found.add({"y": ANSWERS}, wrong)
     assert list(found.scores) == [0.0]
