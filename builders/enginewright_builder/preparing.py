@@ -12,6 +12,7 @@ from pathlib import Path
 from enginewright_builder import own_device
 from enginewright_builder.accuracy.drift import DriftTables
 from enginewright_builder.accuracy.gate import Metric
+from enginewright_builder.accuracy.metric_fit import check_classes_last
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.contract import BuildRequest, Interface
 from enginewright_builder.data.files import note_left_out
@@ -79,6 +80,9 @@ def prepare(resolved: Resolved, scratch: Path, steps: Steps) -> Prepared:
 
 def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -> Prepared:
     request, source = resolved.request, opened.source
+    if not isinstance(source, Sequenced):
+        check_classes_last(request.accuracy.metric, source.interface.outputs,
+                           batched=takes_batches(source.interface))
     with steps.step("fetch", "reading evaluation data"):
         evaluation, calibration = gate_samples(resolved.evaluation, resolved.calibration, request.accuracy, source,
                                                request.engine.max_batch_size)

@@ -17,13 +17,14 @@ from enginewright_builder.accuracy.label_fit import (
     check_no_detection,
     output_of,
 )
+from enginewright_builder.accuracy.metric_fit import TOP1, check_classes_last
 from enginewright_builder.accuracy.metric_graph import find_metric
 from enginewright_builder.accuracy.rules import check_gate
 from enginewright_builder.accuracy.task_rules import check_task, check_units, columns
 from enginewright_builder.accuracy.vocabulary import Vocabulary
 from enginewright_builder.best_few import indices_of
 from enginewright_builder.constants import check_constants, constants_of, without_constants
-from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource
+from enginewright_builder.contract import BuildRequest, DataRequest, Interface, ResolvedSource, TensorSpec
 from enginewright_builder.data import captured
 from enginewright_builder.data.files import (
     CALIBRATION,
@@ -48,7 +49,7 @@ from enginewright_builder.padding import fill
 from enginewright_builder.postprocess import best_few_in, finished, without_steps
 from enginewright_builder.preprocess import asked, check, check_source
 from enginewright_builder.sequences import check_sequences, fixed, in_steps
-from enginewright_builder.shapes import STRING, checked
+from enginewright_builder.shapes import STRING, checked, is_batch
 from enginewright_builder.sources import places, tensorflow_packages
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.fetching import fetch
@@ -107,6 +108,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     _check_images(located, stated)
     _check_format(located, own)
     metric_graph = find_metric(request.accuracy.metric, beside)
+    _check_top1(located, request)
     notes = list(located.notes)
     half, other = captured.halves(request)
     evaluation, evaluation_digest = _data(request, located, captured.evaluation_of(request), EVALUATION,
@@ -271,10 +273,8 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     if accuracy.task is None:
         return
     check_units(accuracy.task, len(set(queries)) or len(evaluation))
-    tells = located.format in _TELLING and not answered(request.interface)
-    known = _own_interface(located, of_source(request.interface)) if tells else request.interface
-    outputs = answered(request.interface) or (known.outputs if known else ())
-    if not outputs or (not tells and request.interface and request.interface.postprocess):
+    outputs = _known_outputs(located, request)
+    if not outputs:
         return
     named = {spec.name: spec for spec in outputs}
     output = output_of(accuracy.task, list(named))
@@ -289,6 +289,24 @@ def _check_beside(located: Located, request: BuildRequest, evaluation: SampleFil
     if shape := named[output].shape:  # it may be left out
         check_fit(accuracy.task, output, shape[1:], labels_of(evaluation.columns),
                   whole=named[output].dtype in ID_TYPES)
+
+
+def _known_outputs(located: Located, request: BuildRequest) -> tuple[TensorSpec, ...]:
+    """As clients get them, as far as they are known without opening the source; a stated one may lack its shape."""
+    tells = located.format in _TELLING and not answered(request.interface)
+    known = _own_interface(located, of_source(request.interface)) if tells else request.interface
+    if not tells and request.interface and request.interface.postprocess:
+        return ()
+    return answered(request.interface) or (known.outputs if known else ())
+
+
+def _check_top1(located: Located, request: BuildRequest) -> None:
+    """Where the batch is known to stand in front; the build checks again."""
+    if request.accuracy.metric != TOP1 or (request.interface and request.interface.sequence_batching):
+        return
+    known = [spec for spec in _known_outputs(located, request) if spec.shape]
+    if all(is_batch(spec.shape[0]) for spec in known):
+        check_classes_last(TOP1, known, batched=True)
 
 
 def _has_tokenizer(folder: Path) -> bool:
