@@ -3,7 +3,8 @@
 Every metric is one score a sample between 0 and 1, 1 for equal answers. A model with several outputs scores by its
 worst.
 
-* ``cosine``: of the sample's output, flattened; 0 where it is negative.
+* ``cosine``: of the sample's output, flattened; 0 where it is negative. Of a single number its relative error, where
+  one that is smaller than usual is held against the root of the mean square of all.
 * ``relative-error``: ``1 − ‖candidate − reference‖ / ‖reference‖``, 0 at the lowest.
 * ``top1``: share of positions whose largest entry along the last axis is the same; of a single number, that lie on the
   same side of the threshold (``scores.usual_threshold``).
@@ -195,7 +196,8 @@ class _Comparison:
         self.name = metric if isinstance(metric, str) else metric.name
         self._metric, self._usual = metric, usual
         amounts = {name: one for name, one in usual.items() if have_guards(name, references[0])}
-        self._guards = {name: OutputGuard(one.size) for name, one in amounts.items()} if isinstance(metric, str) else {}
+        self._guards = {name: OutputGuard(one.of(references[0][name])) for name, one in amounts.items()
+                        } if isinstance(metric, str) else {}
         # Spearman alone: outputs too narrow to have ranks within a sample.
         self._narrow = [name for name in amounts if metric == "spearman" and all(
             entries(batch[name]) < MIN_RANKS for batch in references)]

@@ -36,7 +36,8 @@ def magnitude_asked(tolerance: float) -> float:
 
 
 class OutputGuard:
-    """Both figures of one output, batch by batch. ``typical`` is the median norm of the reference's samples."""
+    """Both figures of one output, batch by batch. ``typical`` is the median norm of the reference's samples, of single
+    numbers their level (:class:`~enginewright_builder.accuracy.scores.Usual`)."""
 
     def __init__(self, typical: float) -> None:
         self._typical = typical

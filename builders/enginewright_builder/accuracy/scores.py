@@ -3,6 +3,10 @@
 Arrays are ``[batch, …]``; every function takes the reference's, the candidate's, and what the output usually is, and
 gives ``[batch]``. A sample that is zero, or next to it, has no direction and no relative error: it is held against the
 typical size instead.
+
+A single number has no direction: the cosine of two is 1 whatever they are, as long as their signs agree. So ``cosine``
+takes the relative error of it, where one that is below its usual level is held against that level: of probabilities
+most may be next to 0, and what counts is how far off they are of all that the model says.
 """
 
 from __future__ import annotations
@@ -26,11 +30,17 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """Of one output over the reference's samples: ``size`` is their median norm. Where an answer is one number,
-    ``threshold`` divides yes from no."""
+    """Of one output over the reference's samples: ``size`` is their median norm, ``level`` the root of their norms'
+    mean square. Where an answer is one number, ``threshold`` divides yes from no."""
 
     size: float = 0.0
+    level: float = 0.0
     threshold: float = 0.0
+
+    def of(self, answers: Array) -> float:
+        """What ``answers`` are at least held against as a size: of single numbers, most of which may be next to
+        nothing, the level."""
+        return self.level if entries(answers) == 1 else self.size
 
 
 Score = Callable[[Array, Array, Usual], Floats]
@@ -63,8 +73,14 @@ def usual_of(answers: Sequence[Array]) -> Usual:
     """Of one output's batches, one at least. Texts have no size."""
     if answers[0].dtype.kind == "O":
         return Usual()
-    return Usual(size=float(np.median(np.concatenate(list(map(norms, answers))))),
+    sizes = np.concatenate(list(map(norms, answers)))
+    return Usual(size=float(np.median(sizes)), level=root_mean_square(sizes),
                  threshold=usual_threshold(answers) if of_one_number(answers[0]) else SIGN)
+
+
+def root_mean_square(sizes: Floats) -> float:
+    """0 of none."""
+    return float(np.sqrt(np.mean(np.square(sizes)))) if len(sizes) else 0.0
 
 
 def rows(array: Array) -> Floats:
@@ -121,6 +137,8 @@ def norms(array: Array) -> Floats:
 
 
 def cosine(reference: Array, candidate: Array, usual: Usual) -> Floats:
+    if entries(reference) == 1:
+        return _relative(reference, candidate, usual.level)
     here, there = norms(reference), norms(candidate)
     zero = NEXT_TO_ZERO * usual.size
     product = here * there
@@ -129,9 +147,14 @@ def cosine(reference: Array, candidate: Array, usual: Usual) -> Floats:
 
 
 def relative_error(reference: Array, candidate: Array, usual: Usual) -> Floats:
+    return _relative(reference, candidate, NEXT_TO_ZERO * usual.size)
+
+
+def _relative(reference: Array, candidate: Array, least: float) -> Floats:
+    """An answer below ``least`` is held against that."""
     parts = by_blocks(_squared_error, reference, candidate)
     distance = np.sqrt(np.sum(parts, axis=0) if parts else np.zeros(len(reference)))
-    size = np.maximum(norms(reference), max(NEXT_TO_ZERO * usual.size, _SMALLEST))
+    size = np.maximum(norms(reference), max(least, _SMALLEST))
     scores: Floats = np.clip(1.0 - distance / size, 0.0, 1.0)
     return scores
 

@@ -9,7 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from enginewright_builder.accuracy.rules import ONNX_METRIC
-from enginewright_builder.accuracy.scores import SIGN, Floats, Usual, norms, of_one_number, usual_threshold
+from enginewright_builder.accuracy.scores import (
+    SIGN,
+    Floats,
+    Usual,
+    norms,
+    of_one_number,
+    root_mean_square,
+    usual_threshold,
+)
 from enginewright_builder.contract import REFERENCE_FOLDER, AccuracyRequest, canonical, to_plain
 from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.quality.reference import ABOUT, GRAPH, METRIC_GRAPH
@@ -37,6 +45,7 @@ def keep_reference(staging: Path, exported: ExportedModel, accuracy: AccuracyReq
     usual = usual_answers(answers)
     about = {"metric": accuracy.metric, "tolerance": accuracy.tolerance, "interface": to_plain(exported.interface),
              "norms": {name: one.size for name, one in usual.items()},
+             "levels": {name: one.level for name, one in usual.items()},
              "thresholds": {name: one.threshold for name, one in usual.items() if one.threshold}}
     (folder / ABOUT).write_text(canonical(about), encoding="utf-8")
 
@@ -60,4 +69,5 @@ def _threshold(array: Array) -> float:
 
 def _usual(sizes: Sequence[Floats], thresholds: Sequence[float]) -> Usual:
     every = np.concatenate(sizes)
-    return Usual(size=typical_norm(every[np.isfinite(every)]), threshold=min(thresholds))
+    known = every[np.isfinite(every)]
+    return Usual(size=typical_norm(known), level=root_mean_square(known), threshold=min(thresholds))

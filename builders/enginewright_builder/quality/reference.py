@@ -23,12 +23,14 @@ GRAPH, METRIC_GRAPH, ABOUT = "model.onnx", "metric.onnx", "reference.json"
 @dataclass(frozen=True, kw_only=True)
 class About:
     """What ``reference.json`` says: the gate's metric and tolerance, the model's tensors, and where they were measured
-    the typical norm of each output and, where an answer is one number, what divides yes from no."""
+    the typical norm of each output, the root of the norms' mean square and, where an answer is one number, what divides
+    yes from no."""
 
     metric: str
     tolerance: float
     interface: Interface
     norms: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
     thresholds: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -38,8 +40,9 @@ class About:
 
     @property
     def usual(self) -> dict[str, Usual]:
-        """Of each output that was measured."""
-        return {name: Usual(size=size, threshold=self.thresholds.get(name, SIGN)) for name, size in self.norms.items()}
+        """Of each output that was measured; an older build measured norms alone."""
+        return {name: Usual(size=size, level=self.levels.get(name, size), threshold=self.thresholds.get(name, SIGN))
+                for name, size in self.norms.items()}
 
     @property
     def unseen(self) -> str:

@@ -10,7 +10,17 @@ import numpy as np
 
 from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.guards import magnitude_asked
-from enginewright_builder.accuracy.scores import MIN_RANKS, NEXT_TO_ZERO, SCORES, Floats, Usual, entries, norms, rows
+from enginewright_builder.accuracy.scores import (
+    MIN_RANKS,
+    NEXT_TO_ZERO,
+    SCORES,
+    Floats,
+    Usual,
+    entries,
+    norms,
+    root_mean_square,
+    rows,
+)
 from enginewright_builder.names import share_of_names
 from enginewright_builder.tensors import Array, Tensors
 
@@ -71,8 +81,8 @@ class Window:
             return share
         metric, here, there = str(self._metric), norms(reference), norms(answer)
         usual = self._usual.get(name, Usual())
-        usual = usual if usual.size else replace(usual, size=typical_norm(here))
-        typical = usual.size
+        usual = usual if usual.size else replace(usual, size=typical_norm(here), level=root_mean_square(here))
+        typical = usual.of(reference)
         if not typical or (metric == "spearman" and entries(reference) < MIN_RANKS):
             return None
         magnitude = 1 - np.abs(there - here) / np.maximum(np.maximum(here, there), typical)

@@ -260,6 +260,48 @@ def test_agreement_by_position_of_sequences() -> None:
     assert score("top1", reference, candidate).value == pytest.approx(0.75)
 
 
+class TestSingleNumbers:
+    """Which have no direction, so that their cosine is 1 whatever they are."""
+
+    PRICES = np.random.default_rng(8).lognormal(3, 0.5, (1000, 1))
+
+    @pytest.mark.parametrize("shape", [(1000,), (1000, 1), (1000, 1, 1)])
+    def test_all_answers_a_little_too_large(self, shape: tuple[int, ...]) -> None:
+        prices = self.PRICES.reshape(shape)
+        got = score("cosine", prices, prices * 1.08)
+        assert 0.92 < got.value < 0.95
+        assert "mean cosine 0.9" in got.refusal(0.01)
+        assert score("cosine", prices, prices * 1.001).refusal(0.01) == ""
+
+    def test_as_relative_error_scores_what_is_of_usual_size(self) -> None:
+        usual = np.full((100, 1), 7.0)
+        assert score("cosine", usual, usual * 1.08).scores == score("relative-error", usual, usual * 1.08).scores
+
+    @pytest.mark.parametrize("share", [0.5, 0.03])
+    def test_probabilities_near_nothing_may_be_off_by_rounding(self, share: float) -> None:
+        """Relative to itself such an answer would be off by half."""
+        rng = np.random.default_rng(9)
+        high, low = rng.uniform(0.6, 1, (1000, 1)), rng.uniform(0, 1e-3, (1000, 1))
+        chances = np.where(rng.random((1000, 1)) < share, high, low)
+        rounded = np.clip(chances + rng.normal(0, 3e-4, chances.shape), 0, 1)
+        assert score("relative-error", chances, rounded).value < 0.9
+        for metric in ("cosine", "top1"):
+            assert score(metric, chances, rounded).refusal(0.01) == ""
+        moved = np.where(chances > 0.5, chances - 0.3, chances)
+        assert not score("cosine", chances, moved).passes(0.01)
+
+    def test_answers_that_are_all_nothing(self) -> None:
+        zeros = np.zeros((40, 1))
+        assert score("cosine", zeros, zeros).value == 1.0
+        assert score("cosine", zeros, zeros + 1).value == 0.0
+
+    def test_one_of_several_outputs(self) -> None:
+        reference = {"y": VARIED, "price": self.PRICES}
+        got = compare("cosine", [reference], [{"y": VARIED, "price": self.PRICES * 1.08}])
+        assert not got.passes(0.01)
+        assert compare("cosine", [reference], [reference]).passes(0.01)
+
+
 @pytest.mark.parametrize("shape", [(1000,), (1000, 1)])
 def test_of_a_probability_a_half_divides_yes_from_no(shape: tuple[int, ...]) -> None:
     """A seventh of the answers are near a half, and change sides."""

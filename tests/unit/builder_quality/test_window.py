@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from enginewright_builder.accuracy.gate import compare
 from enginewright_builder.accuracy.scores import Usual, norms
+from enginewright_builder.quality.kept import usual_answers
 from enginewright_builder.quality.window import Window, typical_norm
 from enginewright_builder.tensors import Array, Tensors
 
@@ -35,9 +36,20 @@ def test_scores_are_those_of_the_gate(metric: str) -> None:
     assert scores(ANSWERS, ANSWERS + NOISE, metric) == pytest.approx(gate.scores)
 
 
+def test_a_single_number_is_held_against_the_level_that_the_gate_took() -> None:
+    """Most are next to nothing, and none of them is of another size for being off by as little."""
+    answers = np.array([[0.001], [0.9], [0.003], [0.002]])
+    gate = compare("cosine", [{"y": answers}], [{"y": answers + 0.01}])
+    found = Window("cosine", 10, usual_answers([{"y": answers}]))
+    for row in range(len(answers)):
+        found.add({"y": answers[row:row + 1]}, {"y": answers[row:row + 1] + 0.01})
+    assert list(found.scores) == pytest.approx(gate.scores)
+    assert min(found.scores) > 0.97
+
+
 @pytest.mark.parametrize(("threshold", "wanted"), [(0.5, 0.0), (0.0, 1.0)])
 def test_a_yes_or_no_is_divided_where_the_gate_divides_it(threshold: float, wanted: float) -> None:
-    found = Window("top1", 10, {"y": Usual(size=0.5, threshold=threshold)})
+    found = Window("top1", 10, {"y": Usual(size=0.5, level=0.5, threshold=threshold)})
     found.add({"y": np.array([[0.48]])}, {"y": np.array([[0.53]])})
     assert list(found.scores) == [wanted]
 
@@ -132,7 +144,7 @@ def test_a_typical_norm_is_that_of_answers_that_are_some() -> None:
     assert typical_norm(np.zeros(3)) == 0.0
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4), st.booleans()), max_size=40), st.integers(1, 60))
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(2, 4), st.booleans()), max_size=40), st.integers(1, 60))
 def test_no_request_counts_twice_or_is_forgotten_early(requests: list[tuple[int, int, bool]], length: int) -> None:
     found = Window("cosine", length)
     for count, width, sound in requests:
