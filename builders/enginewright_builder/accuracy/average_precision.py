@@ -53,7 +53,7 @@ class AveragePrecision:
         found = np.empty(len(labels), object)
         for row, wanted in enumerate(labels):
             kept = np.flatnonzero(batch[LABELS][row] != NOTHING)
-            kept = kept[np.argsort(-batch[SCORES][row][kept], kind="stable")][:_MOST]
+            kept = kept[np.argsort(-batch[SCORES][row][kept].astype(np.float64), kind="stable")][:_MOST]
             found[row] = self._marked(batch[LABELS][row][kept], batch[SCORES][row][kept], batch[BOXES][row][kept],
                                       wanted)
         return found

@@ -68,7 +68,8 @@ class TopK:
         if self.k == 1:
             first: Array = output.argmax(axis=-1) == wanted
             return first
-        best = np.argsort(-output, axis=-1, kind="stable")[..., :self.k]
+        # The negative of a whole number may be beyond its type.
+        best = np.argsort(-output.astype(np.float64), axis=-1, kind="stable")[..., :self.k]
         among: Array = (best == wanted[..., None]).any(axis=-1)
         return among
 

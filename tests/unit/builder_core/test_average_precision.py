@@ -38,6 +38,13 @@ def objects(*rows: list[float]) -> Array:
     return np.array(rows, np.float64).reshape(-1, 5)
 
 
+def test_a_score_of_nothing_comes_last_among_unsigned_ones() -> None:
+    """The better one takes the object that both find."""
+    found = answers([[(0, 1, SQUARE), (200, 1, LOW)]])
+    found["scores"] = found["scores"].astype(np.uint8)
+    assert AT_HALF.value(AT_HALF.marks(found, [objects([1, *SQUARE])])) == 1.0
+
+
 SQUARE, FAR = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]
 # It overlaps with SQUARE by 0.8: found up to 0.8, which are seven of ten.
 LOW = [0.0, 0.0, 10.0, 8.0]

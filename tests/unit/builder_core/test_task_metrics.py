@@ -126,6 +126,16 @@ def test_errors_of_numbers_are_scikit_learns(squared: bool, wanted: Any) -> None
     assert of(Deviation(squared=squared), output, list(labels)) == pytest.approx(wanted(labels, output[:, 0]))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int8", "float16", "float32"])
+def test_the_best_of_scores_of_any_type_come_first(dtype: str) -> None:
+    """The lowest number of a type comes last, which is its own negative where there is no other."""
+    low = np.iinfo(dtype).min if dtype == "int8" else 0
+    output = np.array([[low, 9, 8, 7, 6, 5, 4], [9, low, 5, 6, 7, 8, 1]]).astype(dtype)
+    labels = [np.int64(0), np.int64(1)]
+    assert of(TopK(k=5), output, labels) == 0.0
+    assert of(TopK(k=5), output, [np.int64(5), np.int64(2)]) == 1.0
+
+
 def test_the_usual_threshold_is_of_probabilities_or_of_logits() -> None:
     assert usual_threshold([np.array([0.0, 1.0]), np.array([0.3])]) == 0.5
     assert usual_threshold([np.array([0.0, 1.0]), np.array([1.3])]) == 0.0
