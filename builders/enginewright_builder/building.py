@@ -190,7 +190,8 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
                                keys=read_keys(request.signing_keys),
                                workspace=scratch / "candidates", progress=report)
         gate = Gate(accuracy=request.accuracy, objective=request.objective, evaluation=prepared.evaluation,
-                    budget=budget, worst_layers=prepared.drifts, metric=prepared.metric, fallback=fallback,
+                    budget=budget, worst_layers=prepared.drifts, calibration=prepared.calibration,
+                    metric=prepared.metric, fallback=fallback,
                     stop_when=request.engine.stop_when, look=_look(request, prepared, report),
                     vocabulary=resolved.vocabulary,
                     measure_seconds=budget.share(MEASURE_SHARE, MEASURE_SECONDS[request.device.accelerator]))
@@ -200,7 +201,8 @@ def _climb(engines: Sequence[Engine], fallback: Sequence[Engine], resolved: Reso
         for one in climbed.built:
             if one.verdict == "AccuracyRefused" and one.artifact and one.rung.name not in prepared.drifts.reports:
                 report(1.0, f"looking where {one.name} drifts")
-                prepared.drifts(one.artifact, prepared.exported, prepared.evaluation.batches)
+                prepared.drifts(one.artifact, prepared.exported,
+                                prepared.calibration or prepared.evaluation.batches)
         return climbed
 
 

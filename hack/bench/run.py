@@ -130,8 +130,8 @@ def benchmark(entry: Entry, inputs: Path, scratch: Path, timing_caches: Path, de
     context = context_of(subject, scratch / "candidates", timing_caches, device)
     gate = Gate(accuracy=AccuracyRequest(metric=METRIC, tolerance=TOLERANCE), objective=ObjectiveRequest(),
                 evaluation=subject.evaluation, measure_seconds=MEASURE_SECONDS, budget=Budget(budget_seconds),
-                worst_layers=worst_layers, look=look(subject.exported.path, subject.evaluation.request(1),
-                                                     cells.BATCHES[-1]))
+                worst_layers=worst_layers, calibration=subject.calibration,
+                look=look(subject.exported.path, subject.evaluation.request(1), cells.BATCHES[-1]))
     climbed = climb(engines, "auto", subject.exported, subject.source, context, gate)
     competed = time.monotonic() - begin
     log.info("%s: ships %s after %.0f s", entry.name, dict(climbed.shipped), competed)

@@ -43,7 +43,8 @@ STOPPED = ("its build was stopped after {seconds:.0f} s: what is left of the tim
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
     """What all attempts share. ``references`` are the source model's answers to ``evaluation.batches``; ``beside`` is
-    what is asked beside agreement with them."""
+    what is asked beside agreement with them. ``calibration`` are samples apart from these, as clients send them; none
+    where the user gives none."""
 
     engines: Sequence[Engine]
     model: ExportedModel
@@ -52,6 +53,7 @@ class Workshop:
     metric: str | Metric
     evaluation: SampleSet
     references: Sequence[Tensors]
+    calibration: Sequence[Tensors] = ()
     beside: Beside = field(default_factory=Beside)
     worst_layers: WorstLayers | None = None
     clock: Callable[[], float] = time.monotonic
@@ -122,13 +124,14 @@ class Workshop:
 
     def layers_to_keep(self, refused: Candidate) -> tuple[str, ...]:
         """For one more try; empty where the loss has another cause than low precision, where the model brings its own
-        quantisation, which is kept whole, or where it is unknown."""
+        quantisation, which is kept whole, or where it is unknown. They are chosen on calibration samples where there
+        are any: chosen on the evaluation, they would fit the very samples that judge them."""
         if self.worst_layers is None or refused.artifact is None or refused.rung.precision == "fp32" or refused.kept:
             return ()
         if self.model.missing or has_qdq(self.model.path):
             return ()
         try:
-            return self.worst_layers(refused.artifact, self.model, self.evaluation.batches)
+            return self.worst_layers(refused.artifact, self.model, self.calibration or self.evaluation.batches)
         except Exception as error:  # it only helps: without it the refusal stands
             log.warning("the layers of %s could not be compared", refused.name, exc_info=error)
             return ()

@@ -85,7 +85,8 @@ class Gate:
     timing of all of them, ``budget`` the whole build. ``metric`` is the user's own, where ``accuracy`` names one.
     ``fallback`` are the engines that may serve the source model itself when no candidate may be served: none unless the
     user allows it. ``look`` is what the model is made of, None where that cannot be counted. ``vocabulary`` is there
-    where words are compared with labels."""
+    where words are compared with labels. ``calibration`` are samples apart from ``evaluation``, as clients send
+    them."""
 
     accuracy: AccuracyRequest
     objective: ObjectiveRequest
@@ -94,6 +95,7 @@ class Gate:
     metric: str | Metric = ""
     budget: Budget = field(default_factory=lambda: Budget(float("inf")))
     worst_layers: WorstLayers | None = None
+    calibration: Sequence[Tensors] = ()
     fallback: Sequence[Engine] = ()
     stop_when: StopWhen = "budgetSpent"
     look: Look | None = None
@@ -118,8 +120,8 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
         try_metric(metric, references)
     every = [*engines, *(one for one in gate.fallback if one not in engines)]
     workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
-                        evaluation=gate.evaluation, worst_layers=gate.worst_layers, references=references,
-                        beside=_beside(gate, references))
+                        evaluation=gate.evaluation, calibration=gate.calibration, worst_layers=gate.worst_layers,
+                        references=references, beside=_beside(gate, references))
     agenda = _agenda(plans, workshop, gate)
     ascent = Ascent(workshop=workshop, source=source, agenda=agenda, objective=gate.objective,
                     budget=gate.budget, measure_seconds=gate.measure_seconds, stop_when=gate.stop_when,

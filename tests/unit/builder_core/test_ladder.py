@@ -608,6 +608,23 @@ class TestMending:
         assert set(climbed.shipped.values()) == {mended}
         assert engine.kept == [(), (), self.KEEP]
 
+    @pytest.mark.parametrize("given", [True, False], ids=["with calibration data", "without"])
+    def test_the_layers_are_chosen_apart_from_the_samples_that_judge_them(
+            self, given: bool, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext],
+            perceptron: Path) -> None:
+        exported, source, samples, context = fixtures
+        apart, seen = synthetic_set(source, 32, seed=9).batches if given else (), list[Sequence[Tensors]]()
+
+        def worst(artifact: Artifact, model: ExportedModel, batches: Sequence[Tensors]) -> tuple[str, ...]:
+            seen.append(batches)
+            return self.KEEP
+
+        clock = Clock()
+        engine = Variant(perceptron, clock, ["fp16", "int8"], answers={"stub int8": negated})
+        climb([engine], "auto", exported, source, context, gate(
+            samples, times={"stub fp16": 4.0, "stub int8": 2.0}, clock=clock, worst_layers=worst, calibration=apart))
+        assert [one is (apart if given else samples.batches) for one in seen] == [True]
+
     def test_one_that_answers_nan_is_mended_too_and_one_that_stays_wrong_is_refused_for_good(
             self, fixtures: tuple[ExportedModel, SourceModel, SampleSet, BuildContext], perceptron: Path) -> None:
         clock = Clock()
