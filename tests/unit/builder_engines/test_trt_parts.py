@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from enginewright_builder.contract import DeviceRequest, Interface, RuntimeRequest, TensorSpec
 from enginewright_builder.engines import trt_timing_cache as timing_cache
 from enginewright_builder.engines.base import BatchRange, BuildContext, ExportedModel, Joined, Rung
+from enginewright_builder.engines.buckets import batch_buckets, bucket_ranges
 from enginewright_builder.engines.registry import all_engines
 from enginewright_builder.engines.tensorrt import TensorRtEngine, _in_python
 from enginewright_builder.engines.trt_build import workspace_limits
@@ -25,6 +26,7 @@ from enginewright_builder.engines.trt_messages import Complaint, build_failed, o
 from enginewright_builder.engines.trt_profiles import InputShapes, fixed_sizes, profiles
 from enginewright_builder.engines.trt_progress import Phases
 from enginewright_builder.errors import UserError
+from enginewright_builder.pod.python_model.trt_session import Profile, choose
 
 GIB = 1 << 30
 H200 = Gpu(product="NVIDIA H200", capability=(9, 0), memory_bytes=140 * GIB, free_bytes=138 * GIB)
@@ -158,6 +160,17 @@ def test_an_engine_for_batch_one_of_fixed_sizes_has_a_single_constant_profile() 
     assert [profile["x"] for profile in found] == [shapes((1, 3, 32, 32), (1, 3, 32, 32), (1, 3, 32, 32))]
     assert fixed_sizes(IMAGE)
     assert not fixed_sizes(TEXT)
+
+
+@given(largest=st.integers(2, 128), preferred=st.lists(st.integers(1, 128), max_size=4))
+def test_the_gate_compares_in_every_profile(largest: int, preferred: list[int]) -> None:
+    """By the choice that the server makes of them."""
+    ranges = bucket_ranges(batch_buckets(largest, tuple(preferred)))
+    for each in (ranges, *((one,) for one in ranges)):
+        tuned = Rung(backend="tensorrt", precision="fp16", ranges=each)
+        found = [Profile(0, index, {name: (one.low, one.best, one.high) for name, one in profile.items()})
+                 for index, profile in enumerate(profiles(tuned, IMAGE, EXAMPLE_IMAGE, largest))]
+        assert {choose(found, {"x": (batch, 3, 32, 32)})[0].index for batch in tuned.gated_at} == set(range(len(found)))
 
 
 def test_an_engine_for_every_batch_has_a_profile_for_each_bucket_of_lengths() -> None:
