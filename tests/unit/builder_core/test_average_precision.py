@@ -40,8 +40,8 @@ def objects(*rows: list[float]) -> Array:
 
 def test_a_score_of_nothing_comes_last_among_unsigned_ones() -> None:
     """The better one takes the object that both find."""
-    found = answers([[(0, 1, SQUARE), (200, 1, LOW)]])
-    found["scores"] = found["scores"].astype(np.uint8)
+    made = answers([[(0, 1, SQUARE), (200, 1, LOW)]])
+    found = {**made, "scores": made["scores"].astype(np.uint8)}
     assert AT_HALF.value(AT_HALF.marks(found, [objects([1, *SQUARE])])) == 1.0
 
 

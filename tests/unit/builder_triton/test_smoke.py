@@ -36,6 +36,7 @@ from enginewright_builder.engines.composite import CompositeRunner, combine
 from enginewright_builder.errors import UserError
 from enginewright_builder.evidence.gated import gated_answers
 from enginewright_builder.pod import smoke
+from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.smoke_record import SLACK, choose, record
 
@@ -203,13 +204,13 @@ def test_an_engine_whose_own_answers_are_no_numbers_is_not_published() -> None:
     (None, 5, False)])
 def test_what_is_far_further_off_than_at_the_gates_batch_is_not_published(gated: float | None, served: float,
                                                                           refused: bool) -> None:
-    """Of batch 1, where the gate compared batches of sixteen."""
-    inputs = RANDOM.standard_normal((3, 4)).astype(np.float32)
+    """Of batch 1, where the gate compared batches of sixteen. All answers are of one size."""
+    inputs = np.array([[3, 4], [5, 0], [-4, 3]], np.float32)
     chosen = choose({"x": inputs}, double, 3)
     assert chosen is not None
     seen = {} if gated is None else {"y": chosen.reference["y"] * gated}
     tried = dataclasses.replace(chosen, gated=(seen, {}))
-    answers = [[{"y": chosen.reference["y"][:1] * served}], [{"y": chosen.reference["y"] * 3}]]
+    answers: list[list[Tensors]] = [[{"y": chosen.reference["y"][:1] * served}], [{"y": chosen.reference["y"] * 3}]]
     if not refused:
         worst = json.loads(record(tried, answers))["outputs"][0]["measured"]
         assert worst == pytest.approx(max(2.0, served - 1))
