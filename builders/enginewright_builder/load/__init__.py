@@ -7,8 +7,8 @@ pod in a cluster. ``python -m enginewright_builder.load --help`` is the same by 
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.loops import closed_loop, constant_arrivals, open_loop, poisson_arrivals
 from enginewright_builder.load.requests import Request, encode
-from enginewright_builder.load.result import Call, LoadResult, Recorder, joined
+from enginewright_builder.load.result import Call, LoadResult, Progress, Recorder, joined
 from enginewright_builder.load.runner import run_on_time
 
-__all__ = ["Call", "Channels", "LoadResult", "Recorder", "Request", "closed_loop", "constant_arrivals", "encode",
-           "joined", "open_loop", "poisson_arrivals", "run_on_time"]
+__all__ = ["Call", "Channels", "LoadResult", "Progress", "Recorder", "Request", "closed_loop", "constant_arrivals",
+           "encode", "joined", "open_loop", "poisson_arrivals", "run_on_time"]

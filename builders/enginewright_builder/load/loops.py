@@ -13,7 +13,7 @@ import grpc
 
 from enginewright_builder.load.channels import Channels
 from enginewright_builder.load.requests import Request, in_sequence, new_sequence
-from enginewright_builder.load.result import REJECTIONS, Call, LoadResult, Recorder
+from enginewright_builder.load.result import REJECTIONS, Call, LoadResult, Progress, Recorder
 
 # One request and its time limit, to its answer.
 Ask = Callable[[bytes, float], Awaitable[bytes]]
@@ -21,18 +21,19 @@ Ask = Callable[[bytes, float], Awaitable[bytes]]
 RETRYABLE = frozenset({"UNAVAILABLE"})
 # Before the second try, then twice as long each time: the time counts as the request's latency.
 RETRY_SECONDS = 0.05
-CHECK_SECONDS = 0.25
+# ``enough`` is asked after so many seconds, and then whenever the window has become longer by this share.
+CHECK_SECONDS, CHECK_SHARE = 0.25, 0.25
 
 
 async def closed_loop(channels: Channels, requests: Sequence[Request], *, concurrency: int, seconds: float,
                       warmup_seconds: float = 0.0, max_requests: int = 0, timeout: float = 30.0, retries: int = 0,  # noqa: ASYNC109
                       stop: asyncio.Event | None = None,
-                      enough: Callable[[LoadResult], bool] | None = None) -> LoadResult:
+                      enough: Callable[[Progress], bool] | None = None) -> LoadResult:
     """Keeps ``concurrency`` requests in flight for ``seconds`` after ``warmup_seconds`` that are not measured; where
     requests are sequences, so many of these, with one request of each in flight.
 
     Ends earlier after ``max_requests`` (0: no limit), when ``stop`` is set, or when ``enough`` says so of the figures
-    so far, asked a few times a second.
+    so far: asked four times in the first second, and less often the longer the load goes on.
     """
     recorder, halt = Recorder(), asyncio.Event()
     payloads = itertools.cycle(requests)
@@ -56,15 +57,21 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
     recorder.begin = time.monotonic() + warmup_seconds
     finish = recorder.begin + seconds
     while (now := time.monotonic()) < finish and not halted():
-        if enough and now > recorder.begin and enough(recorder.result("closed", now)):
+        if enough and now > recorder.begin and enough(recorder.so_far(now)):
             break
-        await asyncio.wait(workers, timeout=min(CHECK_SECONDS, finish - now), return_when=asyncio.FIRST_EXCEPTION)
+        await asyncio.wait(workers, timeout=min(pause(now - recorder.begin), finish - now),
+                           return_when=asyncio.FIRST_EXCEPTION)
         if all(task.done() for task in workers):
             break
     ended = min(time.monotonic(), finish)
     halt.set()
     await asyncio.gather(*workers)
     return recorder.result("closed", ended)
+
+
+def pause(elapsed: float) -> float:
+    """Seconds until ``enough`` is asked again of a window that has been open for ``elapsed``."""
+    return max(CHECK_SECONDS, CHECK_SHARE * elapsed)
 
 
 async def open_loop(channels: Channels, requests: Sequence[Request], arrivals: Iterable[float], *, seconds: float,

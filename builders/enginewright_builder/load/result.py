@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from enginewright_builder.contract import requests_needed
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 TAIL = 99.9
+# The window is cut into so many slices for the interval of throughput.
+SLICES = 10
 # What Triton answers to requests that its queue policy turns away, and what they are counted as: those that find the
 # queue full, and those that waited for too long.
 REJECTIONS = {"Exceeds maximum queue size": "QUEUE_FULL", "Request timeout expired": "QUEUE_TIMEOUT"}
@@ -64,19 +69,49 @@ class LoadResult:
         return nearest_rank(self.latencies_ms, percentile)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What a load has seen so far, of the calls that ended: as :class:`LoadResult` has it, without latencies."""
+
+    seconds: float
+    measured: int
+    throughput: float
+    throughput_low: float
+    throughput_high: float
+
+
 class Recorder:
-    """Collects calls; the window opens at ``begin`` and closes at ``finish`` (same clock as the calls)."""
+    """Collects calls as they end; the window opens at ``begin``, which is set before the first call, and closes at
+    ``finish`` (same clock as the calls)."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.messages: dict[str, str] = {}
         self.retried = 0
         self.begin = 0.0
+        # Of the calls that succeeded: when each ended, and the inferences of all up to it.
+        self._ends: list[float] = []
+        self._sums: list[int] = [0]
+        self._measured = 0
 
     def add(self, call: Call, message: str = "") -> None:
         self.calls.append(call)
         if call.error:
             self.messages.setdefault(call.error, message)
+            return
+        self._ends.append(call.end)
+        self._sums.append(self._sums[-1] + call.batch)
+        self._measured += call.due >= self.begin
+
+    def so_far(self, now: float) -> Progress:
+        """Looks at no call: it runs between requests in flight, whose latency has what it takes."""
+        seconds = max(now - self.begin, 1e-9)
+        edges = [self.begin + seconds * part / SLICES for part in range(SLICES)]
+        places = [*(bisect_left(self._ends, edge) for edge in edges), bisect_right(self._ends, now)]
+        sums = [self._sums[place] for place in places]
+        low, high = _interval(np.diff(sums), seconds, places[-1] - places[0])
+        return Progress(seconds=seconds, measured=self._measured, throughput=(sums[-1] - sums[0]) / seconds,
+                        throughput_low=low, throughput_high=high)
 
     def result(self, mode: str, finish: float) -> LoadResult:
         seconds = max(finish - self.begin, 1e-9)
@@ -129,18 +164,21 @@ def nearest_rank(ordered: Sequence[float], percentile: float) -> float:
     return float(ordered[max(0, rank - 1)])
 
 
-def throughput_interval(completed: Sequence[Call], begin: float, finish: float, slices: int = 10
-                        ) -> tuple[float, float]:
+def throughput_interval(completed: Sequence[Call], begin: float, finish: float) -> tuple[float, float]:
     """95 % interval of throughput by batch means: the window cut into slices, Student's t over their rates.
 
     Slices rather than single calls, because calls that share a batch or a queue are not independent.
     """
-    seconds = finish - begin
-    if seconds <= 0 or len(completed) < 2:
-        return 0.0, math.inf if completed else 0.0
-    edges = np.linspace(begin, finish, slices + 1)
+    edges = np.linspace(begin, max(begin, finish), SLICES + 1)
     counts, _ = np.histogram([call.end for call in completed], bins=edges, weights=[call.batch for call in completed])
-    rates = counts / (seconds / slices)
-    half = 2.262 * float(np.std(rates, ddof=1)) / math.sqrt(slices)  # t(0.975, 9 degrees of freedom)
+    return _interval(counts, finish - begin, len(completed))
+
+
+def _interval(counts: NDArray[Any], seconds: float, completed: int) -> tuple[float, float]:
+    """``counts``: the inferences of each slice of ``seconds``."""
+    if seconds <= 0 or completed < 2:
+        return 0.0, math.inf if completed else 0.0
+    rates = counts / (seconds / SLICES)
+    half = 2.262 * float(np.std(rates, ddof=1)) / math.sqrt(SLICES)  # t(0.975, 9 degrees of freedom)
     mean = float(np.mean(rates))
     return max(0.0, mean - half), mean + half

@@ -14,7 +14,7 @@ import numpy as np
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice, as_written, requests_needed
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
-from enginewright_builder.load import Channels, LoadResult, Request, closed_loop, encode, joined
+from enginewright_builder.load import Channels, LoadResult, Progress, Request, closed_loop, encode, joined
 from enginewright_builder.measure.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.measure.layers import Folded, Layers, split
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, CURVE_SECONDS, Curve, service_curve
@@ -76,12 +76,12 @@ class Bench:
         await self.use(serving)
         least = max(LEAST_CALLS, requests_needed(self.objective.latency_percentile))
 
-        def enough(result: LoadResult) -> bool:
-            if result.seconds < LEAST_SECONDS or result.measured < least:
+        def enough(seen: Progress) -> bool:
+            if seen.seconds < LEAST_SECONDS or seen.measured < least:
                 return False
-            low, high = result.throughput_low, result.throughput_high
+            low, high = seen.throughput_low, seen.throughput_high
             apart = rival is not None and (high < rival.throughput_low or low > rival.throughput_high)
-            return apart or (high - low) / 2 < PRECISE * result.throughput
+            return apart or (high - low) / 2 < PRECISE * seen.throughput
 
         seen = await window(self.server, self.model_name, self.requests, concurrency=concurrency,
                             seconds=self.point_seconds, warmup_seconds=WARMUP_SECONDS, enough=enough,
@@ -175,7 +175,7 @@ def together(windows: Sequence[Window]) -> Window:
 
 
 async def window(server: Server, model_name: str, requests: Sequence[Request], *, concurrency: int,
-                 seconds: float, warmup_seconds: float, enough: Callable[[LoadResult], bool] | None = None,
+                 seconds: float, warmup_seconds: float, enough: Callable[[Progress], bool] | None = None,
                  meter: Meter | None = None, idle_watts: float | None = None,
                  folded: Callable[[float], Folded | None] = lambda batch: None) -> Window:
     """Closed loop of ``concurrency`` for ``seconds`` after a warm-up, with Triton's counters read on both sides and the

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from enginewright_builder.contract import MemoryFigures
-from enginewright_builder.load import Channels, LoadResult, Request, closed_loop
+from enginewright_builder.load import Channels, Progress, Request, closed_loop
 from enginewright_builder.triton.client import Server, Usage
 
 LOOK_SECONDS = 0.1
@@ -71,8 +71,8 @@ class MemoryWatch:
         nothing answers leaves no figures of a load."""
         before, began = await self._look(), time.monotonic()
 
-        def enough(result: LoadResult) -> bool:
-            return result.measured >= ROUNDS * concurrency and self._steady(began)
+        def enough(seen: Progress) -> bool:
+            return seen.measured >= ROUNDS * concurrency and self._steady(began)
 
         async with Channels(self._server.grpc_url, count=min(4, concurrency)) as channels:
             result = await closed_loop(channels, requests, concurrency=concurrency, seconds=most_seconds,

@@ -27,6 +27,8 @@ from enginewright_builder.contract import requests_needed
 from enginewright_builder.load import (
     Call,
     Channels,
+    LoadResult,
+    Progress,
     Recorder,
     Request,
     closed_loop,
@@ -36,6 +38,7 @@ from enginewright_builder.load import (
     poisson_arrivals,
 )
 from enginewright_builder.load.__main__ import _made_up, from_json, main
+from enginewright_builder.load.loops import pause
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, split, unpadded
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 from enginewright_builder.load.stopping import Stop
@@ -326,6 +329,50 @@ def test_steady_rate_has_a_narrow_interval_and_a_bursty_one_a_wide() -> None:
     assert high == pytest.approx(100, rel=0.02)
     low, high = throughput_interval(bursts, 0, 10)
     assert high - low > 100
+
+
+@given(st.lists(st.tuples(st.floats(0, 5), st.integers(1, 4), st.booleans()), max_size=60), st.floats(2, 9))
+def test_figures_so_far_are_those_of_all_calls(steps: list[tuple[float, int, bool]], open_for: float) -> None:
+    recorder, now = Recorder(), 0.0
+    recorder.begin = 3.0
+    for gap, batch, failed in steps:
+        recorder.add(Call(max(0.0, now - 0.5), now := now + gap, batch, "INTERNAL" if failed else ""))
+        if now >= recorder.begin + open_for:
+            break
+    now = max(now, recorder.begin + open_for)
+    whole, running = recorder.result("closed", now), recorder.so_far(now)
+    assert (running.seconds, running.measured) == (whole.seconds, whole.measured)
+    assert running.throughput == pytest.approx(whole.throughput)
+    assert (running.throughput_low, running.throughput_high) == pytest.approx(
+        (whole.throughput_low, whole.throughput_high))
+
+
+async def test_nothing_is_sorted_while_requests_are_in_flight(backend: Backend, monkeypatch: pytest.MonkeyPatch
+                                                              ) -> None:
+    """What the checks take, each request in flight would be late by: 2 % of requests, where one takes 5 ms."""
+    made, asked, figures = list[int](), list[int](), Recorder.result
+
+    def result(self: Recorder, mode: str, finish: float) -> LoadResult:
+        made.append(backend.active)
+        return figures(self, mode, finish)
+
+    def enough(seen: Progress) -> bool:
+        asked.append(seen.measured)
+        return len(asked) == 3
+
+    monkeypatch.setattr(Recorder, "result", result)
+    async with Channels(backend.url) as channels:
+        await closed_loop(channels, ONE, concurrency=4, seconds=60, enough=enough)
+    assert made == [0]
+    assert asked == sorted(asked)
+
+
+def test_checks_come_less_often_the_longer_a_load_goes_on() -> None:
+    at = list(itertools.takewhile(lambda now: now < 60, itertools.accumulate(
+        itertools.repeat(0.0), lambda now, _: now + pause(now), initial=0.25)))
+    assert at[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert len(at) < 30
+    assert all(after <= 1.25 * before for before, after in itertools.pairwise(at[3:]))
 
 
 @pytest.mark.parametrize(("percentile", "needed"), [(50, 2), (95, 20), (99, 100), (99.9, 1000), (99.99, 10_000)])
