@@ -214,4 +214,4 @@ def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proo
         service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve),
         task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests,
         mean_ms=None if pre is None and post is None else best.mean_ms, pre_ms=pre, post_ms=post,
-        memory=memory)
+        memory=memory, requests_to_show=swept.requests_to_show)

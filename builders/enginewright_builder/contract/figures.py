@@ -178,7 +178,9 @@ class EngineSummary:
     none), None when it sustains nothing within it. ``device_class`` is ``cpu``, a GPU product, or ``product/profile``
     of a MIG slice; a replica takes ``device_count`` of them. ``bound`` says what limits the engine on its device.
     ``fallback`` is the reason for which no candidate may be served, where this is the source model itself instead.
-    ``memory`` is of the server alone in a process of its own, None in records of older builders.
+    ``requests_to_show``: how many requests it takes to say that the latency objective is met, where fewer kept it
+    (``objective_met`` is False then). ``memory`` is of the server alone in a process of its own, None in records of
+    older builders.
     ``service_curve`` is by rising batch. The percentiles are of ``requests`` requests; ``p999_ms`` is None where these
     are fewer than it takes (:func:`requests_needed`). Of the ``mean_ms`` that a request takes, ``pre_ms`` go by before
     the model and ``post_ms`` after it; all three are None where neither was measured apart from the model. None, empty
@@ -219,6 +221,12 @@ class EngineSummary:
     pre_ms: float | None = None
     post_ms: float | None = None
     memory: MemoryFigures | None = None
+    requests_to_show: int = 0
+
+    @property
+    def too_few_requests(self) -> bool:
+        """Whether the latency objective was kept by too few requests to say that it is met."""
+        return self.requests < self.requests_to_show
 
 
 @dataclass(frozen=True, kw_only=True)

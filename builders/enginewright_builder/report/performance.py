@@ -105,7 +105,8 @@ def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[
     mine = shipped_roof(roofs, shipped, best.mean_batch)
     bound: Bound = mine.bound if mine else ""
     attained = mine.attained if mine else None
-    sustained = round(best.throughput, 3) if swept.objective_met else None
+    kept = swept.objective_met or swept.requests_to_show > 0
+    sustained = round(best.throughput, 3) if kept else None
     said = advice(best.layers, best.serving, bound=bound, triton_backend=triton_backend)
     return Performance(
         advice={str(layer): text for layer, text in said.items()},

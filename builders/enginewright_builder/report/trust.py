@@ -110,5 +110,9 @@ def _load(report: BuildReport) -> Iterator[Check]:
 def _model(report: BuildReport) -> Iterator[Check]:
     if report.engine.fallback:
         yield _warn("speedup", f"No candidate may be served ({report.engine.fallback}): the source model itself ships.")
-    if not report.engine.objective_met:
+    if report.engine.too_few_requests:
+        yield _warn("latency", f"{report.engine.requests:,} requests kept the latency objective, and it takes "
+                    f"{report.engine.requests_to_show:,} to say that it is met. A larger "
+                    "spec.engine.buildBudgetSeconds measures more.")
+    elif not report.engine.objective_met:
         yield _warn("latency", "The latency objective is missed.")

@@ -82,6 +82,9 @@ def objective_sentence(report: BuildReport) -> str:
     if objective.latency_ms <= 0:
         return "No latency objective was given; the operating point is the knee of the latency–throughput curve."
     p = f"p{objective.latency_percentile:g}"
+    if engine.too_few_requests:
+        return (f"Whether the objective of {p} ≤ {objective.latency_ms:g} ms is met is not known: {engine.requests:,} "
+                f"requests kept it, and it takes {engine.requests_to_show:,} to say so.")
     verdict = "is met" if engine.objective_met else "is missed"
     measured = f" ({milliseconds(report.sweep.best.objective_ms)} measured)" if report.sweep else ""
     return f"The objective of {p} ≤ {objective.latency_ms:g} ms {verdict}{measured}."

@@ -14,8 +14,9 @@ from enginewright_builder.load import Channels, run_on_time
 from enginewright_builder.measure.energy import Meter, require_energy
 from enginewright_builder.measure.layers import Layers
 from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
+from enginewright_builder.sweep.confirm import confirm
 from enginewright_builder.sweep.curve import CALL_TIMEOUT
-from enginewright_builder.sweep.objective import met
+from enginewright_builder.sweep.objective import met, requests_to_show, shown
 from enginewright_builder.sweep.reasons import reason
 from enginewright_builder.sweep.result import Point, ServicePoint, SweepResult
 from enginewright_builder.sweep.search import Search, run
@@ -32,6 +33,8 @@ __all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "Task", "sweep", "s
 # A search seldom needs all the measurements it may take.
 MEASURING_SHARE, USUAL_SHARE_OF_MEASUREMENTS = 0.6, 0.7
 SEARCH_SHARE, CURVE_SHARE = 0.85, 0.15
+# Of the search's, under a latency limit: to measure once more what it chose.
+CONFIRM_SHARE = 0.2
 MOST_POINT_SECONDS = 5.0
 
 
@@ -121,20 +124,30 @@ async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResu
         progress(min(0.9, 0.05 + 0.85 * len(search.steps) / task.max_measurements), _describe(point))
         return point
 
-    best = await run(search, measure, lambda: began + SEARCH_SHARE * task.budget_seconds - time.monotonic())
-    found, best = best, await bench.metered(best)
+    def seconds_left(share: float) -> float:
+        return began + share * task.budget_seconds - time.monotonic()
+
+    await run(search, measure, lambda: seconds_left(SEARCH_SHARE - CONFIRM_SHARE * (objective.latency_ms > 0)))
+    found = await confirm(search, bench.again, lambda: seconds_left(SEARCH_SHARE))
+    best = await bench.metered(found)
     progress(0.92, "service curve")
     curve = await bench.service_curve(best, task.inputs[0], CURVE_SHARE * task.budget_seconds)
     result = SweepResult(
         serving=best.serving, threads=best.threads, reason=reason(search, best, objective, stepped=task.stepped),
-        objective_met=met(best, objective), best=best, service_curve=curve.points,
-        alone=curve.alone, warm_load_seconds=min(bench.loads[1:], default=0.0),
+        objective_met=shown(best, objective), requests_to_show=_to_show(best, objective), best=best,
+        service_curve=curve.points, alone=curve.alone, warm_load_seconds=min(bench.loads[1:], default=0.0),
         points=tuple(best if point is found else point for point in search.points),
         cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
         server_version=server.version, seconds=time.monotonic() - began)
     progress(1.0, result.reason)
     await server.unload(task.model_name)
     return result
+
+
+def _to_show(best: Point, objective: ObjectiveRequest) -> int:
+    if shown(best, objective) or not met(best, objective):
+        return 0
+    return requests_to_show(objective.latency_percentile, best.late)
 
 
 async def _cold_start(bench: Bench, space: Space) -> tuple[float, float]:

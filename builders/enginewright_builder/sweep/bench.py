@@ -18,6 +18,7 @@ from enginewright_builder.load import Channels, LoadResult, Progress, Request, c
 from enginewright_builder.measure.energy import DeviceUse, Meter, Sampler
 from enginewright_builder.measure.layers import Folded, Layers, split
 from enginewright_builder.sweep.curve import CALL_TIMEOUT, CURVE_SECONDS, Curve, service_curve
+from enginewright_builder.sweep.objective import requests_to_decide
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
@@ -79,20 +80,37 @@ class Bench:
         def enough(seen: Progress) -> bool:
             if seen.seconds < LEAST_SECONDS or seen.measured < least:
                 return False
-            low, high = seen.throughput_low, seen.throughput_high
-            apart = rival is not None and (high < rival.throughput_low or low > rival.throughput_high)
-            return apart or (high - low) / 2 < PRECISE * seen.throughput
+            apart = rival is not None and (seen.throughput_high < rival.throughput_low
+                                           or seen.throughput_low > rival.throughput_high)
+            return apart or precise(seen)
 
-        seen = await window(self.server, self.model_name, self.requests, concurrency=concurrency,
-                            seconds=self.point_seconds, warmup_seconds=WARMUP_SECONDS, enough=enough,
-                            meter=self.meter, idle_watts=self.idle_watts, folded=self._folded)
+        windows = self.windows.setdefault((serving, concurrency), [])
+        windows.append(await self._window(concurrency, self.point_seconds, enough))
+        return self._point(serving, concurrency, together(windows))
+
+    async def again(self, point: Point, seconds: float) -> Point:
+        """The same point by one new measurement alone, for ``seconds`` at most (a second at least). It ends when the
+        requests are enough to decide on the latency objective, and throughput is known as well as in :meth:`point`."""
+        await self.use(point.serving)
+        least = requests_to_decide(self.objective.latency_percentile)
+
+        def enough(seen: Progress) -> bool:
+            return seen.seconds >= LEAST_SECONDS and seen.measured >= least and (
+                seen.seconds >= self.point_seconds or precise(seen))
+
+        seen = await self._window(point.concurrency, max(LEAST_SECONDS, seconds), enough)
+        return self._point(point.serving, point.concurrency, seen)
+
+    async def _window(self, concurrency: int, seconds: float, enough: Callable[[Progress], bool]) -> Window:
+        """Of the configuration that is loaded. Raises :class:`UserError` ``ServerLoadFailed``."""
+        seen = await window(self.server, self.model_name, self.requests, concurrency=concurrency, seconds=seconds,
+                            warmup_seconds=WARMUP_SECONDS, enough=enough, meter=self.meter,
+                            idle_watts=self.idle_watts, folded=self._folded)
         if not seen.load.measured:
             raise UserError("ServerLoadFailed", f"no request was answered: {as_written(seen.load.errors)}. "
                             f"{self.server.last_words()}", field="spec.serving", value=self.model_name,
                             remedy="read the log lines")
-        windows = self.windows.setdefault((serving, concurrency), [])
-        windows.append(dataclasses.replace(seen, load=outlasting(seen.load, self._batch)))
-        return self._point(serving, concurrency, together(windows))
+        return dataclasses.replace(seen, load=outlasting(seen.load, self._batch))
 
     def _folded(self, batch: float) -> Folded | None:
         return self.artifact.folded_at(batch)
@@ -111,7 +129,7 @@ class Bench:
             objective_ms=load.percentile(self.objective.latency_percentile),
             throughput_low=load.throughput_low, throughput_high=min(load.throughput_high, 1e12),
             mean_batch=seen.mean_batch, layers=seen.layers, use=seen.use if self.meter else None,
-            p999_ms=load.p999_ms)
+            p999_ms=load.p999_ms, late=late(load, self.objective))
 
     async def measure_idle(self) -> None:
         """What the device draws with the model loaded and nothing to do."""
@@ -148,6 +166,15 @@ class Window:
     mean_batch: float
     layers: Layers
     use: DeviceUse
+
+
+def precise(seen: Progress) -> bool:
+    return (seen.throughput_high - seen.throughput_low) / 2 < PRECISE * seen.throughput
+
+
+def late(load: LoadResult, objective: ObjectiveRequest) -> int:
+    limit = objective.latency_ms
+    return sum(latency > limit for latency in load.latencies_ms) if limit > 0 else 0
 
 
 def outlasting(load: LoadResult, batch: float) -> LoadResult:

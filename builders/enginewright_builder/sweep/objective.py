@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+
+from scipy.special import bdtr
 
 from enginewright_builder.contract import ENERGY, ObjectiveRequest
 from enginewright_builder.measure.energy import inferences_per_joule_drawn
 from enginewright_builder.sweep.result import Point
 
+# The chance that so few requests are late of an engine that is late at twice the odds that the objective allows.
+WRONGLY_MET = 0.05
+
 
 def met(point: Point, objective: ObjectiveRequest) -> bool:
-    """True when no latency is asked for. Throughput is asked of all replicas together, so one replica cannot miss
-    it."""
+    """By the requests that were measured: they may be few (:func:`shown`). True when no latency is asked for.
+    Throughput is asked of all replicas together, so one replica cannot miss it."""
     return not point.errors and (objective.latency_ms <= 0 or point.objective_ms <= objective.latency_ms)
+
+
+def shown(point: Point, objective: ObjectiveRequest) -> bool:
+    """Met, of enough requests to tell it from an engine that is late at twice the odds."""
+    return met(point, objective) and (
+        objective.latency_ms <= 0 or point.requests >= requests_to_show(objective.latency_percentile, point.late))
+
+
+def requests_to_show(percentile: float, late: int) -> int:
+    """The fewest requests of which ``late`` or fewer come late in :data:`WRONGLY_MET` of cases at most, where the odds
+    of a late request are twice those that the percentile allows: 150 for the 99th where none is late."""
+    allowed = 1 - percentile / 100
+    odds = 2 * allowed / (1 + allowed)
+    low, high = late, late + 1
+    while bdtr(late, high, odds) > WRONGLY_MET:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if bdtr(late, middle, odds) > WRONGLY_MET else (low, middle)
+    return high
+
+
+def requests_to_decide(percentile: float) -> int:
+    """So many requests that they show it wherever the percentile of them is within the limit: 596 for the 99th."""
+    needed = ((late, requests_to_show(percentile, late)) for late in itertools.count())
+    return next(count for late, count in needed if count * (1 - percentile / 100) <= late)
 
 
 def score(point: Point, objective: ObjectiveRequest) -> tuple[int, float]:

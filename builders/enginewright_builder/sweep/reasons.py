@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from enginewright_builder.contract import ENERGY, ObjectiveRequest, ServingChoice, requests_needed
 from enginewright_builder.measure.energy import inferences_per_joule_drawn
-from enginewright_builder.sweep.objective import met, replicas_needed, score
+from enginewright_builder.sweep.objective import met, replicas_needed, requests_to_show, score, shown
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.sweep.search import Search
 
@@ -34,8 +34,7 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest, *, stepped:
             f"with p{objective.latency_percentile:g} "
             f"{best.objective_ms:.1f} ms at {counted(best.concurrency, 'request')} in flight{_few(best, objective)}")
     if objective.latency_ms > 0:
-        text += (f", within the objective of {objective.latency_ms:g} ms" if met(best, objective) else
-                 f"; the objective of {objective.latency_ms:g} ms is missed, and nothing measured was faster")
+        text += _verdict(search, best, objective)
     elif objective.minimise != ENERGY:
         text += ", the knee of the latency–throughput curve (no latency objective was given)"
     if objective.minimise == ENERGY:
@@ -44,6 +43,20 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest, *, stepped:
     if replicas := replicas_needed(best, objective):
         text += f". {objective.throughput:,.0f} inferences/s take {counted(replicas, 'replica')}"
     return ". ".join([text, *_alternatives(search, best, objective), _end(search, best, objective)]) + "."
+
+
+def _verdict(search: Search, best: Point, objective: ObjectiveRequest) -> str:
+    limit, tried = f"the objective of {objective.latency_ms:g} ms", len(search.again)
+    if shown(best, objective):
+        return f", within {limit} when it was measured once more"
+    if met(best, objective):
+        needed = requests_to_show(objective.latency_percentile, best.late)
+        return (f"; whether {limit} is met is not known: {best.late:,} of the {counted(best.requests, 'request')} were "
+                f"late, and it takes {needed:,} to say so")
+    if tried and met(search.best(), objective):
+        return (f"; {limit} is missed: {counted(tried, 'setting')} that had seemed to keep it missed it when measured "
+                "once more, and neither a try nor time was left for another")
+    return f"; {limit} is missed, and nothing measured was faster"
 
 
 def _few(best: Point, objective: ObjectiveRequest) -> str:
@@ -87,6 +100,8 @@ def _end(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     text = counted(len(search.steps), "measurement")
     if again := len(search.steps) - len(search.points):
         text += f", {again} of them again, as one slow request may have made the choice"
+    if search.again:
+        text += f", and {len(search.again)} more of what was chosen"
     if search.doubts(best):
         text += (f", and neither one nor time was left to see whether one slow request made this "
                  f"p{objective.latency_percentile:g}")

@@ -33,6 +33,7 @@ class Point:
     layers: Layers
     use: DeviceUse | None = None
     p999_ms: float | None = None  # None where ``requests`` are too few to know it
+    late: int = 0  # requests that took longer than the objective's latency; 0 without one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,8 @@ class SweepResult:
     """``best`` is the point shipped; ``capacity`` its throughput (inferences a second of one replica at the objective).
 
     ``cold_start_seconds`` is the first load of the model in a server that runs, ``first_inference_ms`` the first
-    request after it; neither is part of any point.
+    request after it; neither is part of any point. ``requests_to_show``: how many requests it takes to say that the
+    latency objective is met, where too few kept it; else 0.
     """
 
     serving: ServingChoice
@@ -72,6 +74,7 @@ class SweepResult:
     seconds: float
     alone: ServicePoint | None = None  # one request that finds the replica idle
     warm_load_seconds: float = 0.0  # the quickest of the loads that came later; 0: there was none
+    requests_to_show: int = 0
 
     @property
     def capacity(self) -> float:

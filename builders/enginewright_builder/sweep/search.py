@@ -10,6 +10,7 @@ chance that it keeps the latency objective.
 3. It ends when no trial is expected to gain anything worth a measurement, or when measurements or time are used up.
 4. Where one slow request may be in what was chosen (:mod:`doubt`), the last measurements that there is count or time
 for go to the chosen point and to the one that beats it, again: what both measurements of a point show together counts.
+5. Under a latency limit the chosen point is measured once more, and that measurement alone counts (:mod:`confirm`).
 
 The best *measured* point is chosen: predictions decide what is measured, never what is shipped.
 """
@@ -64,6 +65,7 @@ class Search:
     objective: ObjectiveRequest
     left: int = 12
     steps: list[Step] = field(default_factory=list)
+    again: list[Trial] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._trials = self.space.trials()
@@ -103,6 +105,12 @@ class Search:
         self._found[trial] = point
         self._times[trial] += 1
         self.steps.append(Step(trial=trial, throughput=self._expected[0], latency_ms=self._expected[1], point=point))
+
+    def tell_again(self, point: Point) -> None:
+        """What a chosen trial showed when it was measured once more: it counts in place of what it was chosen by."""
+        trial = Trial.of(point)
+        self._found[trial] = point
+        self.again.append(trial)
 
     def best(self) -> Point:
         """The simplest of the points that nothing measured beats by more than ``EQUAL``. At least one has a result."""

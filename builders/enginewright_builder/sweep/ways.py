@@ -43,8 +43,13 @@ def choose(swept: Sequence[Swept], objective: ObjectiveRequest) -> Swept:
     """The first, unless a later one is clearly better."""
     best = swept[0]
     for other in swept[1:]:
-        (kind, value), (best_kind, best_value) = (score(one[1].best, objective) for one in (other, best))
+        (kind, value), (best_kind, best_value) = (_judged(one[1], objective) for one in (other, best))
         gained = value > best_value * CLEARLY if best_value >= 0 else value * CLEARLY > best_value
         if kind > best_kind or (kind == best_kind and gained):
             best = other
     return best
+
+
+def _judged(result: SweepResult, objective: ObjectiveRequest) -> tuple[tuple[bool, int], float]:
+    kind, value = score(result.best, objective)
+    return (result.objective_met, kind), value

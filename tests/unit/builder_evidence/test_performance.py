@@ -58,6 +58,11 @@ def test_everything_measured() -> None:
     assert "less arithmetic" in found.advice["compute"]
 
 
+def test_what_kept_the_objective_by_few_requests_is_sustained() -> None:
+    few = replace(swept(objective_met=False), requests_to_show=600)
+    assert assess(few, FP32, {"onnxruntime fp32"}, "python").throughput_at_objective == 200.0
+
+
 def test_what_was_not_measured_is_left_out() -> None:
     found = assess(swept(use=None, objective_met=False), FP32, {"onnxruntime fp32"}, "python", notes=("why",))
     assert (found.bound, found.attained, found.roofs, found.arithmetic, found.use) == ("", None, (), None, None)

@@ -50,7 +50,11 @@ def test_a_sound_report_has_nothing_to_mind(report: BuildReport) -> None:
     (lambda one: dataclasses.replace(one, engine=dataclasses.replace(one.engine, fallback="AccuracyNotReached")),
      "AccuracyNotReached"),
     (lambda one: dataclasses.replace(one, engine=dataclasses.replace(one.engine, objective_met=False)), "is missed"),
-], ids=["synthetic", "few samples", "small groups", "few requests", "unsteady", "fallback", "objective"])
+    (lambda one: dataclasses.replace(one, engine=dataclasses.replace(one.engine, objective_met=False, requests=120,
+                                                                     requests_to_show=150)),
+     "120 requests kept the latency objective, and it takes 150"),
+], ids=["synthetic", "few samples", "small groups", "few requests", "unsteady", "fallback", "objective",
+        "too few to say"])
 def test_what_is_to_be_minded_is_said_with_the_remedy(change: Any, text: str, report: BuildReport) -> None:
     found = checks(change(sound(report)))
     assert text in told(change(sound(report)), "warn")

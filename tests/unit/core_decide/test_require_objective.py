@@ -149,6 +149,14 @@ def test_a_user_may_go_back_to_one_that_misses_it() -> None:
     assert cluster.revision == slow
 
 
+def test_requests_that_kept_it_and_are_too_few_to_say_so_are_unknown() -> None:
+    cluster = serving(strategy="Recreate")
+    assert change(cluster, {**FAST, "objective_met": False, "requests": 120, "requests_to_show": 150}) == set()
+    assert cluster.says("RolloutComplete") == "Unknown/ObjectiveUnknown"
+    assert "(to say that it is met takes 150 requests, and the build measured 120)" in cluster.condition(
+        "RolloutComplete")["message"]
+
+
 @pytest.mark.parametrize(("strategy", "analysis"), [("BlueGreen", 60), ("Recreate", 60), ("Canary", 0)])
 def test_where_no_live_traffic_shows_it_too_few_requests_of_the_build_are_unknown(strategy: str, analysis: int) -> None:
     cluster = serving(strategy=strategy, analysis={"seconds": analysis})

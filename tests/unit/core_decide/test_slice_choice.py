@@ -34,7 +34,7 @@ def tried(cluster: Cluster) -> dict[str, str]:
 
 def live(cluster: Cluster, holds: dict[str, Any], rounds: int = 40) -> list[str]:
     """``holds`` has for each profile what a build on it tells: whether it meets the objective, or a failure. Returns
-    the profiles that were built on, in order."""
+    the profiles that were built on, in order. "few": too few requests to say whether it does."""
     order: list[str] = []
     for _ in range(rounds):
         cluster.operate()
@@ -45,6 +45,9 @@ def live(cluster: Cluster, holds: dict[str, Any], rounds: int = 40) -> list[str]
             told = holds.get(name, True)
             if told == "memory":
                 cluster.finish(refused("build", "transient", "OutOfMemory", CUDA), of="build")
+            elif told == "few":
+                cluster.finish(built(objective_met=False, requests=120, requests_to_show=150,
+                                     memory_bytes=2 * mig.GIB), of="build")
             else:
                 cluster.finish(built(objective_met=told, p99_ms=5.0 if told else 30.0, memory_bytes=2 * mig.GIB),
                                of="build")
@@ -137,6 +140,12 @@ def test_a_lost_status_ends_no_build() -> None:
         cluster.operate()
         cluster.finish(resolved(), of="resolve")
     assert [job.name for job in cluster.running("-build-")] == [build.name]
+
+
+def test_too_few_requests_that_kept_the_objective_ask_for_no_larger_slice() -> None:
+    cluster = Cluster(spec=SPEC)
+    assert live(cluster, {"1g.10gb": "few"}) == ["1g.10gb"]
+    assert profile(cluster) == "1g.10gb"
 
 
 def test_what_misses_and_cannot_start_is_not_waited_for() -> None:

@@ -124,6 +124,19 @@ def test_objective(spec: dict[str, Any], summary: dict[str, Any], told: str) -> 
         assert f"{spec['objective']['latency']['milliseconds']} ms allowed" in message
 
 
+def test_too_few_requests_that_kept_the_objective_are_no_miss() -> None:
+    cluster = Cluster(spec={**SPEC, "objective": {"latency": {"milliseconds": 20}}})
+    cluster.operate()
+    cluster.finish(resolved())
+    cluster.operate()
+    cluster.finish(built(objective_met=False, requests=120, requests_to_show=150))
+    cluster.operate()
+    assert cluster.says("ObjectiveMet") == "Unknown/ObjectiveUnknown"
+    assert cluster.condition("ObjectiveMet")["message"] == (
+        "p99 9.0 ms of p99 20 ms allowed (to say that it is met takes 150 requests, and the build measured 120); give "
+        "engine.buildBudgetSeconds more, or use a faster device.")
+
+
 @pytest.mark.parametrize(
     ("summary", "figures"),
     [

@@ -11,7 +11,7 @@ from enginewright_builder.contract import EngineSummary, GenerateSummary, reques
 
 
 class Shown(Enum):
-    """By the build, of the latency objective. UNKNOWN: it measured fewer requests than the percentile takes."""
+    """By the build, of the latency objective. UNKNOWN: it measured fewer requests than it takes to say."""
 
     KEPT = auto()
     MISSED = auto()
@@ -25,7 +25,8 @@ def shown(spec: Spec, summary: Published) -> Shown:
     latency = spec.objective.latency
     if latency is None:
         return Shown.KEPT
-    if summary.requests < requests_needed(latency.percentile) and summary.p50_ms <= latency.milliseconds:
+    needed = max(requests_needed(latency.percentile), summary.requests_to_show)
+    if summary.requests < needed and summary.p50_ms <= latency.milliseconds:
         return Shown.UNKNOWN
     return Shown.KEPT if summary.objective_met else Shown.MISSED
 
@@ -46,7 +47,8 @@ def measured(spec: Spec, summary: Published) -> str:
 
 def _few_requests(percentile: float, summary: EngineSummary) -> str:
     """Where the build measured too few requests to know the percentile; empty also for engines of older builders."""
-    needed = requests_needed(percentile)
+    needed = max(requests_needed(percentile), summary.requests_to_show)
     if not summary.requests or summary.requests >= needed:
         return ""
-    return f" (p{percentile:g} takes {needed} requests, and the build measured {summary.requests})"
+    takes = f"to say that it is met takes {needed}" if summary.too_few_requests else f"p{percentile:g} takes {needed}"
+    return f" ({takes} requests, and the build measured {summary.requests})"
