@@ -15,7 +15,7 @@ from enginewright_builder.accuracy.gate import Metric
 from enginewright_builder.accuracy.metric_fit import check_classes_last
 from enginewright_builder.accuracy.metrics import open_metric
 from enginewright_builder.contract import BuildRequest, Interface
-from enginewright_builder.data.files import note_left_out
+from enginewright_builder.data.files import note_left_out, note_rounded
 from enginewright_builder.data.sets import SYNTHETIC, SampleSet, gate_samples
 from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.errors import UserError
@@ -89,7 +89,8 @@ def _exported(resolved: Resolved, scratch: Path, steps: Steps, opened: Opened) -
         metric = open_metric(request.accuracy.metric, resolved.metric_graph)
         if evaluation.origin == SYNTHETIC:
             steps.tracker.note(f"no evaluation data: {evaluation.count} synthetic samples are used")
-        for note in note_left_out(evaluation.left_out, "evaluation"):
+        for note in (*note_left_out(evaluation.left_out, "evaluation"),
+                     *note_rounded(evaluation.rounded, "evaluation")):
             steps.tracker.note(note)
         settled = Settled() if isinstance(source, Sequenced | OwnStepped) else settle(
             source, request.interface.padding if request.interface else None, evaluation,

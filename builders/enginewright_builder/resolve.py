@@ -34,6 +34,7 @@ from enginewright_builder.data.files import (
     check_against,
     check_overlap,
     note_left_out,
+    note_rounded,
     read_samples,
 )
 from enginewright_builder.data.labels import check_columns, contradictions, groups_of, labels_of, queries_of, vocabulary
@@ -315,6 +316,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 def _distinct(samples: SampleFile, which: str, notes: list[str]) -> SampleFile:
     notes.extend(note_left_out(samples.left_out, which))
+    notes.extend(note_rounded(samples.rounded, which))
     distinct = samples.distinct()
     if repeated := len(samples) - len(distinct):
         notes.append(f"{repeated} of {len(samples)} {which} samples are there more than once: they count once")

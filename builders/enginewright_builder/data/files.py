@@ -23,6 +23,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from enginewright_builder.contract import Interface, as_written
+from enginewright_builder.data import conversion
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
@@ -60,12 +61,14 @@ SHARED_LIMIT = 0.1
 @dataclass(frozen=True, kw_only=True)
 class SampleFile:
     """Either ``texts``, or ``rows`` of one array an input without the batch dimension. ``columns`` has by name what is
-    no input and named by the spec: one value a sample, as it was read; ``left_out`` are names of what is neither."""
+    no input and named by the spec: one value a sample, as it was read; ``left_out`` are names of what is neither.
+    ``rounded`` tells of each input with whole numbers that its type does not have one of them."""
 
     texts: tuple[str, ...] = ()
     rows: tuple[Mapping[str, Array], ...] = field(default=(), repr=False)
     columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
     left_out: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.texts) or len(self.rows)
@@ -81,7 +84,8 @@ class SampleFile:
         return SampleFile(texts=tuple(self.texts[place] for place in places if self.texts),
                           rows=tuple(self.rows[place] for place in places if self.rows),
                           columns={name: tuple(values[place] for place in places)
-                                   for name, values in self.columns.items()}, left_out=self.left_out)
+                                   for name, values in self.columns.items()}, left_out=self.left_out,
+                          rounded=self.rounded)
 
     def keys(self) -> list[str]:
         """One digest a sample: equal keys mean equal samples, whatever file, format or type they were written in."""
@@ -317,7 +321,7 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                                 "give arrays named as the inputs, in .npz or .jsonl")
         return samples
     expected = {spec.name: spec for spec in interface.inputs}
-    batched, rows = takes_batches(interface), []
+    batched, rows, rounded = takes_batches(interface), [], dict[str, str]()
     if samples.columns and not batched:
         raise where.invalid("labels and groups belong to single samples, and the model takes no batches of them",
                             ", ".join(sorted(samples.columns)),
@@ -328,11 +332,12 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
         rows.append({name: _fit(row[name], spec.dtype, sample_shape(spec, batched=batched), f"sample {index}: {name}",
                                 where, whole=not batched, missing=missing)
                      for name, spec in expected.items()})
+        _note_rounded(row, rows[-1], index, rounded)
         if len({len(rows[-1][spec.name]) for spec in interface.inputs if spec.shape[1:2] == (STEPS,)}) > 1:
             told = ", ".join(f"{name} {len(array)}" for name, array in rows[-1].items())
             raise where.invalid(f"sample {index} is a sequence of different length in its inputs: {told} steps", told,
                                 "give every input of a sequence as many steps")
-    return replace(samples, rows=tuple(rows),
+    return replace(samples, rows=tuple(rows), rounded=tuple(rounded.values()),
                    left_out=tuple(sorted({name for row in samples.rows for name in row} - set(expected))))
 
 
@@ -341,6 +346,20 @@ def note_left_out(names: Sequence[str], which: str) -> Iterator[str]:
     if names:
         yield (f"left {', '.join(names)} of the {which} data out, which the model does not take; labels and groups "
                "count where spec.accuracy.task.labels and spec.accuracy.groupBy name them")
+
+
+def _note_rounded(before: Row, after: Row, index: int, noted: dict[str, str]) -> None:
+    for name, array in after.items():
+        if name not in noted and (changed := conversion.rounded(before[name].reshape(array.shape), array)):
+            noted[name] = f"sample {index}: {name}: {array.dtype} has no {changed[0]}: it is {changed[1]:.0f} there"
+
+
+def note_rounded(told: Sequence[str], which: str) -> Iterator[str]:
+    """Of whole numbers that become others in the model's type. They are no fault of the data: what clients send is of
+    that type, too, and amounts bear it; identities and times do not."""
+    for one in told:
+        yield (f"{which} data: {one}, and in what clients send; where that matters, as it does to identities and "
+               "times, export the model with a wider type for it, or subtract a constant before")
 
 
 def _inputs_of(row: Row, expected: Collection[str], index: int, where: DataField) -> Row:
@@ -394,6 +413,9 @@ def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where:
         array = _with_gaps(array)
     if array.dtype.kind == "f" and not missing and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")
+    if conversion.infinite(array):
+        raise where.invalid(f"{at} holds an infinite number", "inf",
+                            "leave such samples out, or write a large number that the model's type has")
     fits = array.ndim == len(shape) and all(low <= size <= high for size, (low, high)
                                             in zip(array.shape, map(size_range, shape), strict=True))
     if not fits:
@@ -424,7 +446,11 @@ def _typed(array: Array, wanted: np.dtype[Any], at: str, where: DataField) -> Ar
     if array.dtype != wanted and not _harmless(array, wanted):
         raise where.invalid(f"{at} is {array.dtype}, expected {wanted}", array.dtype,
                             f"write the array as {wanted}")
-    return array.astype(wanted, copy=False)
+    after = conversion.converted(array, wanted)
+    if (number := conversion.overflowing(array, after)) is not None:
+        raise where.invalid(f"{at} holds {number}, which is infinite as {wanted}", number,
+                            "scale the numbers as the model was trained with, or export it with a wider type")
+    return after
 
 
 def _harmless(array: Array, wanted: np.dtype[Any]) -> bool:

@@ -39,7 +39,8 @@ class SampleSet:
     """``batches`` cover every sample once, and no two samples are the same. ``origin`` is ``held-out`` or
     ``synthetic``; ``repeated`` is how many were left out as they were there before. ``columns`` has by name what the
     file says of each sample beside inputs, in the order of the batches. ``least`` is the shortest length that the model
-    takes where a mask marks padding, ``left_out`` what the file has and the model does not take."""
+    takes where a mask marks padding, ``left_out`` what the file has and the model does not take, ``rounded`` which
+    whole numbers its types do not have."""
 
     batches: Sequence[Tensors]
     count: int
@@ -48,6 +49,7 @@ class SampleSet:
     columns: Mapping[str, tuple[Any, ...]] = field(default_factory=dict, repr=False)
     least: int = 1
     left_out: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
 
     @property
     def typical(self) -> Tensors:
@@ -85,7 +87,7 @@ def sample_set(file: SampleFile, model: SourceModel, where: DataField = EVALUATI
     batches, kept = _distinct(batches, set())
     columns = checked.picked([order[place] for place in kept]).columns if checked.columns else {}
     return SampleSet(batches=batches, count=len(kept), origin=HELD_OUT, repeated=len(file) - len(kept), columns=columns,
-                     least=least_length(model.interface), left_out=checked.left_out)
+                     least=least_length(model.interface), left_out=checked.left_out, rounded=checked.rounded)
 
 
 def least_length(interface: Interface) -> int:

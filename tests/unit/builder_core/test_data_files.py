@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from enginewright_builder.contract import AccuracyRequest, Interface, TensorSpec
-from enginewright_builder.data.files import CALIBRATION, SampleFile, check_against, note_left_out, read_samples
+from enginewright_builder.data.files import (
+    CALIBRATION,
+    SampleFile,
+    check_against,
+    note_left_out,
+    note_rounded,
+    read_samples,
+)
 from enginewright_builder.data.sample_keys import row_key, text_key
 from enginewright_builder.data.sets import gate_samples, held_apart, sample_set, synthetic_set
 from enginewright_builder.errors import UserError
@@ -241,6 +248,49 @@ def test_when_texts_are_the_same_sample() -> None:
 def test_a_sample_that_is_not_a_number_is_told() -> None:
     with pytest.raises(UserError, match="sample 0: x holds NaN"):
         check_against(SampleFile(rows=({"x": np.array([np.nan, 1.0])},)), IMAGE)
+
+
+def of_type(dtype: str) -> Interface:
+    return Interface(inputs=(TensorSpec(name="x", dtype=dtype, shape=("batch", 2)),))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("number", [np.inf, -np.inf])
+def test_an_infinite_number_is_told(number: float, missing: bool) -> None:
+    with pytest.raises(UserError, match="sample 7: x holds an infinite number") as caught:
+        check_against(SampleFile(rows=({"x": np.array([number, 1.0])},)), IMAGE, first=7, missing=missing)
+    assert caught.value.remedy
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("numbers", "dtype", "number"), [
+    (np.array([1.0, 70000.0]), "float16", "70000.0"), (np.array([1, 70000]), "float16", "70000"),
+    (np.array([1, -70000]), "float16", "-70000"), (np.array([1e300, 1.0]), "float32", "1e\\+300"),
+    (np.array([np.nan, 1e300]), "float32", "1e\\+300"),
+])
+def test_a_number_that_the_models_type_does_not_hold_is_told(numbers: Array, dtype: str, number: str) -> None:
+    """The model got infinity for it, and was blamed for what it answered."""
+    with pytest.raises(UserError, match=f"sample 3: x holds {number}, which is infinite as {dtype}") as caught:
+        check_against(SampleFile(rows=({"x": numbers},)), of_type(dtype), first=3, missing=True)
+    assert "wider type" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("numbers", "dtype", "told"), [
+    (np.array([1, 2**24 + 1]), "float32", "sample 1: x: float32 has no 16777217: it is 16777216 there"),
+    (np.array([1, -2**24 - 1]), "float32", "sample 1: x: float32 has no -16777217: it is -16777216 there"),
+    (np.array([2**63 - 1, 1]), "float32", f"sample 1: x: float32 has no {2**63 - 1}: it is {2**63} there"),
+    (np.array([2**64 - 1, 1], np.uint64), "float64", f"sample 1: x: float64 has no {2**64 - 1}: it is {2**64} there"),
+    (np.array([1, 2049]), "float16", "sample 1: x: float16 has no 2049: it is 2048 there"),
+    (np.array([2**24, 2**24 + 2]), "float32", ""), (np.array([2**24 + 1, 1]), "float64", ""),
+    (np.array([0.1, 16777217.0]), "float32", ""),
+])
+def test_a_whole_number_that_becomes_another_is_noted(numbers: Array, dtype: str, told: str) -> None:
+    """Identities and times in columns of floats: the model cannot tell them apart, whoever sends them."""
+    fine = {"x": np.array([1, 2])}
+    found = check_against(SampleFile(rows=(fine, {"x": numbers}, {"x": numbers})), of_type(dtype))
+    assert found.rounded == ((told,) if told else ())
+    assert found.distinct().rounded == found.rounded
+    assert len(list(note_rounded(found.rounded, "evaluation"))) == bool(told)
 
 
 def test_a_value_that_is_missing_is_one_where_the_model_takes_it() -> None:
