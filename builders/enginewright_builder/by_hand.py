@@ -36,6 +36,7 @@ from enginewright_builder.contract import (
     quoted,
 )
 from enginewright_builder.errors import UserError, exit_code
+from enginewright_builder.installed import versions
 from enginewright_builder.pipeline import failure, run_build
 from enginewright_builder.pod import fits
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
@@ -130,7 +131,8 @@ def hand_request(options: argparse.Namespace, output: Path) -> BuildRequest:
         accuracy=AccuracyRequest(metric=options.metric, tolerance=options.tolerance, evaluation=evaluation,
                                  task=_task(options), group_by=options.group_by),
         objective=ObjectiveRequest(latency_ms=options.latency_ms), store_path=str(output),
-        device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator, options.backend))
+        device=hand_device(options.accelerator), runtime=hand_runtime(options.accelerator, options.backend),
+        builder_image=hand_builder())
 
 
 def _generate_request(options: argparse.Namespace, output: Path, name: str) -> BuildRequest:
@@ -146,6 +148,7 @@ def _generate_request(options: argparse.Namespace, output: Path, name: str) -> B
         store_path=str(output), device=hand_device(options.accelerator),
         # By hand there is no image: the version of the server stands for it.
         runtime=RuntimeRequest(server_image=f"vllm {version()}", backends=(), python_runtimes=()),
+        builder_image=hand_builder(),
         generate=GenerateRequest(ttft_ms=options.ttft_ms, tpot_ms=options.tpot_ms, context_tokens=options.context,
                                  checkpoints=_listed("--checkpoint", options.checkpoint, "awq"),
                                  drafts=_listed("--draft", options.draft, "small")))
@@ -198,6 +201,12 @@ def hand_device(accelerator: str) -> DeviceRequest:
     return DeviceRequest(accelerator="gpu", products=(found.product,), mig_profile=seen.profile,
                          memory_bytes=seen.memory_bytes or found.memory_bytes, gpu_count=1,
                          architecture=platform.machine())
+
+
+def hand_builder() -> str:
+    """By hand there is no image: the versions of what an image would hold stand for it, so that an upgrade of one is
+    another build."""
+    return f"by hand: {', '.join(f'{name} {version}' for name, version in versions().items())}"
 
 
 def hand_runtime(accelerator: str, backend: str) -> RuntimeRequest:

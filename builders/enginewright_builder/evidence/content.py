@@ -6,9 +6,9 @@ import dataclasses
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from enginewright_builder import installed
 from enginewright_builder.accuracy.groups import reported, summary
 from enginewright_builder.contract import (
     AccuracyRequest,
@@ -31,8 +31,6 @@ from enginewright_builder.triton.prove import Proof
 if TYPE_CHECKING:  # the second half of a build needs none of the first
     from enginewright_builder.competition.ladder import Climb
     from enginewright_builder.data.sets import SampleSet
-
-_PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime", "tensorrt", "numpy", "enginewright")
 
 
 def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Proof, config_pbtxt: str,
@@ -84,13 +82,7 @@ def device_name(device: DeviceRequest, machine: Machine | None = None) -> str:
 
 def versions(server: Mapping[str, str]) -> dict[str, str]:
     """Of the builder's packages, and of the server by its name."""
-    found = {}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return {**found, **server}
+    return {**installed.versions(), **server}
 
 
 def command(request: BuildRequest) -> str:

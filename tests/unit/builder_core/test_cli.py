@@ -28,6 +28,7 @@ from enginewright_builder.contract import (
     EngineRequest,
     ErrorReport,
     Outcome,
+    SourceRequest,
 )
 from enginewright_builder.evidence.content import command
 
@@ -107,6 +108,26 @@ def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
     assert request.accuracy.tolerance == 0.02
     assert request.objective.latency_ms == 20
     assert request.store_path == str(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["onnxruntime", "tensorrt", "torch", "enginewright", "nvidia-pytriton"])
+def test_an_upgrade_is_another_build(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store had "this engine already", of the packages before."""
+    options = parse_by_hand(["--model", "net.onnx", "--output", "out"])
+
+    def fingerprint() -> str:
+        request = hand_request(options, tmp_path)
+        return dataclasses.replace(request, source=SourceRequest(uri="net.onnx", digest="sha256:" + "0" * 64)
+                                   ).fingerprint()
+
+    before = fingerprint()
+    assert fingerprint() == before
+    about = tmp_path / f"{name.replace('-', '_')}-99.9.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.9\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert f"{name} 99.9" in hand_request(options, tmp_path).builder_image
+    assert fingerprint() != before
 
 
 @pytest.mark.parametrize(("source", "name"), [
