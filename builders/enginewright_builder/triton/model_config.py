@@ -93,11 +93,6 @@ def parse_text(text: str) -> schema.ModelConfig:
     return text_format.Parse(text, schema.ModelConfig())
 
 
-def warmup_file(sample: str, tensor: str) -> str:
-    """File name below the model's ``warmup/`` folder: one sample's raw bytes of one input."""
-    return f"{sample}-{tensor.replace('/', '_')}"
-
-
 def tensor_dims(spec: TensorSpec, *, batched: bool) -> list[int]:
     """Dims as Triton writes them: free dimensions are -1, and a batched model's first dimension is implied."""
     if not spec.shape:
@@ -201,12 +196,13 @@ def _fill_warmup(config: schema.ModelConfig, warmup: Tensors) -> None:
     batches = sorted({1, config.max_batch_size}) if config.max_batch_size else [0]
     for batch in batches:
         sample = config.model_warmup.add(name=f"batch-{batch}" if batch else "whole", batch_size=batch)
-        for tensor in config.input:
+        for index, tensor in enumerate(config.input):
             array = _warmup_array(warmup, tensor.name, batched=bool(batch))
             entry = sample.inputs[tensor.name]
             entry.data_type = tensor.data_type
             entry.dims.extend(array.shape or (1,))
-            entry.input_data_file = warmup_file("sample" if batch else "whole", tensor.name)
+            # By its place: names of inputs may have what names of files may not.
+            entry.input_data_file = f"{'sample' if batch else 'whole'}-{index}"
 
 
 def warmup_data(config: schema.ModelConfig, warmup: Tensors) -> dict[str, bytes]:

@@ -121,7 +121,7 @@ async def test_only_the_outputs_asked_for_come_back(server: TritonServer) -> Non
 
 
 async def test_warmed_before_ready(server: TritonServer, repository: Path, artifact: Artifact) -> None:
-    assert (repository / "multiply/warmup/sample-x").stat().st_size == 3 * 8 * 4
+    assert (repository / "multiply/warmup/sample-0").stat().st_size == 3 * 8 * 4
     assert await server.model_ready("multiply")
 
 

@@ -116,8 +116,23 @@ def test_warmup_files_hold_one_sample_each_config_entry_names() -> None:
     named = {entry.input_data_file for sample in config.model_warmup for entry in sample.inputs.values()}
     data = warmup_data(config, {"ids": ids})
     assert set(data) == named
-    assert data["sample-ids"] == ids[0].tobytes()
+    assert data["sample-0"] == ids[0].tobytes()
     assert [sample.batch_size for sample in config.model_warmup] == [1, 4]
+
+
+@pytest.mark.parametrize("size", [0, 4])
+def test_inputs_of_like_names_have_files_of_their_own(size: int) -> None:
+    inputs = {"a/b": np.ones((3, 1), np.float32), "a_b": np.zeros((3, 1), np.float32)}
+    model = ServedModel(
+        name="m", triton_backend="onnxruntime", serving=ServingChoice(max_batch_size=size), warmup=inputs,
+        interface=Interface(inputs=tuple(TensorSpec(name=name, dtype="float32", shape=("batch" if size else 3, 1))
+                                         for name in inputs),
+                            outputs=(TensorSpec(name="y", dtype="float32", shape=("batch" if size else 3, 1)),)))
+    config = model_config(model)
+    data = warmup_data(config, inputs)
+    for sample in config.model_warmup:
+        for name, array in inputs.items():
+            assert data[sample.inputs[name].input_data_file] == (array[0] if size else array).tobytes()
 
 
 def test_warmup_strings_carry_their_length() -> None:
@@ -125,5 +140,5 @@ def test_warmup_strings_carry_their_length() -> None:
         TensorSpec(name="t", dtype="string", shape=("batch", 1)), warmup={"t": np.array([["hé"]], dtype=object)}
     )
     assert (
-        warmup_data(model_config(model), {"t": np.array([["hé"]], dtype=object)})["sample-t"] == b"\x03\0\0\0h\xc3\xa9"
+        warmup_data(model_config(model), {"t": np.array([["hé"]], dtype=object)})["sample-0"] == b"\x03\0\0\0h\xc3\xa9"
     )

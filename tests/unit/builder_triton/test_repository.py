@@ -58,7 +58,7 @@ def test_python_backend_gets_its_program_and_its_share_of_the_cores(tmp_path: Pa
         "1/engines.json",
         "1/model.onnx",
         "1/weights/model.onnx.data",
-        "warmup/sample-x",
+        "warmup/sample-0",
     }
     config = parse_text((model / "config.pbtxt").read_text())
     assert config.backend == "python"
