@@ -35,6 +35,7 @@ from enginewright_builder.measure.look import Look
 from enginewright_builder.measure.profile import EngineProfile
 from enginewright_builder.measure.work import look
 from enginewright_builder.models import SourceModel
+from enginewright_builder.models.base import takes_missing
 from enginewright_builder.models.own_steps import OwnStepped
 from enginewright_builder.models.sequenced import Sequenced
 from enginewright_builder.models.texted import Texted, in_tokens
@@ -137,7 +138,7 @@ def _hand_over(keeper: Keeper, resolved: Resolved, prepared: Prepared, climbed: 
                *prepared.weights.notes, *tried.settled.notes),
         requests=tuple(map(keeper.tensors, samples)), warmup=keeper.tensors(prepared.evaluation.request(1)),
         cases=tuple(map(keeper.case, tried.cases)), mixed=tuple(map(keeper.case, tried.mixed)),
-        joined=tried.settled.joined, not_apart=not_apart(
+        takes_missing=takes_missing(prepared.source), joined=tried.settled.joined, not_apart=not_apart(
             steps_of(prepared.source.interface, _postprocess(request)),
             [keeper.engines[share.engine].folded for share in served]),
         smoke=keeper.smoke(tried.smoke) if tried.smoke else None,

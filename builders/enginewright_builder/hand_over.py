@@ -113,6 +113,7 @@ class HandOver:
     step so far, ``spent`` of all of them. ``smoke`` is None where a sample is too large to keep. ``mixed`` are
     single samples of different length, which run together as ``joined`` says; None: requests of different length do
     not. ``not_apart`` says which steps are within model compute, as they could not be timed by themselves.
+    ``takes_missing``: the source takes NaN for a value that is missing.
     ``profiles`` are of the engines that serve, where they were asked for; their traces lie in ``staging``."""
 
     request: BuildRequest
@@ -141,6 +142,7 @@ class HandOver:
     mixed: tuple[KeptCase, ...] = ()
     joined: Joined | None = None
     not_apart: tuple[str, ...] = ()
+    takes_missing: bool = False
     profiles: tuple[EngineProfile, ...] = ()
     version: int = CONTRACT_VERSION
 

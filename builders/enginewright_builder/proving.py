@@ -107,7 +107,7 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
     serving = _serving(handed, swept)
     with steps.step("repository", "writing the model repository"):
         folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, artifact, serving, gpus=gpus,
-                             warmup=handed.warmup, cores=told.hardware.cores)
+                             warmup=handed.warmup, cores=told.hardware.cores, missing=told.takes_missing)
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a tritonserver"):
         proof, memory = run_on_time(_prove(handed, folder, servers, gpus, swept, empty, budget))

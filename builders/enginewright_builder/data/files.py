@@ -285,10 +285,11 @@ def _parse_row(entry: dict[str, object], at: str, path: Path, where: DataField, 
     row: dict[str, Array] = {}
     for name, value in entry.items():
         try:
-            row[name] = np.asarray(value)
+            row[name] = _with_gaps(np.asarray(value)) if isinstance(value, list) else np.asarray(value)
         except (ValueError, OverflowError) as error:
             raise where.invalid(f"{at}: {name}: {error}", path, "write a full, rectangular list of numbers") from error
-    if entry and not any(array.dtype.kind in (_NUMBERS_AND_WORDS if words else _NUMBERS) for array in row.values()):
+    kinds = _NUMBERS_AND_WORDS if words else _NUMBERS
+    if entry and not any(array.dtype.kind in kinds or entry[name] is None for name, array in row.items()):
         name, value = next(iter(entry.items()))
         raise where.invalid(f"{at}: {name}: expected numbers, got {as_written(value)[:60]}", path, _FORMATS)
     return row
@@ -399,17 +400,16 @@ def _calls(rows: Sequence[Row], interface: Interface, where: DataField) -> Seque
 
 def _with_gaps(array: Array) -> Array:
     """JSON's null, which has no number, as NaN; as it is where something else is no number either."""
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError):
+    if array.dtype != np.object_ or not all(one is None or isinstance(one, int | float) for one in array.ravel()):
         return array
+    return array.astype(np.float64)
 
 
 def _fit(array: Array, dtype: str, shape: tuple[int | str, ...], at: str, where: DataField, *, whole: bool,
          missing: bool) -> Array:
     """``whole``: ``shape`` is that of a whole call."""
     array, wanted = _shaped(array, shape, whole=whole), numpy_dtype(dtype)
-    if missing and array.dtype == np.object_ and wanted.kind == "f":
+    if missing and wanted.kind == "f":
         array = _with_gaps(array)
     if array.dtype.kind == "f" and not missing and np.isnan(array).any():
         raise where.invalid(f"{at} holds NaN", "NaN", "leave such samples out, or mend what wrote them")

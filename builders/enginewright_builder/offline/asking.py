@@ -23,6 +23,7 @@ from enginewright_builder.offline.rows import INPUT, shapes, stacked
 from enginewright_builder.shapes import BATCH, DTYPES
 from enginewright_builder.tensors import Array
 from enginewright_builder.triton.client import Server
+from enginewright_builder.triton.model_config import TAKES_MISSING
 
 # Of one batch: what takes longer hangs.
 REQUEST_SECONDS: Final = 600.0
@@ -35,12 +36,14 @@ _AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """What the server says of the model. ``batch`` is the largest it takes, 0 for one that takes calls as they are."""
+    """What the server says of the model. ``batch`` is the largest it takes, 0 for one that takes calls as they are.
+    ``missing``: NaN, and null in JSON, is a value that is missing."""
 
     model: str
     interface: Interface
     batch: int
     instances: int
+    missing: bool = False
 
 
 async def served(server: Server, model: str) -> Served:
@@ -52,7 +55,8 @@ async def served(server: Server, model: str) -> Served:
     batch = int(config.get("max_batch_size", 0))
     groups = config.get("instance_group", [])
     return Served(model=model, batch=batch, interface=_interface(about, batched=batch > 0),
-                  instances=max(1, sum(int(group.get("count", 1)) for group in groups)))
+                  instances=max(1, sum(int(group.get("count", 1)) for group in groups)),
+                  missing=TAKES_MISSING in config.get("parameters", {}))
 
 
 def _interface(about: dict[str, Any], *, batched: bool) -> Interface:
@@ -80,7 +84,8 @@ class Asker:
     def checked(self, samples: Samples, first: int) -> Sequence[Row]:
         """Rows as the model takes them; ``first`` is the number of the first. Raises :class:`UserError`
         ``BatchInputInvalid``."""
-        found = check_against(samples, self._about.interface, INPUT, first=first)
+        found = check_against(samples, self._about.interface, INPUT, first=first,
+                              missing=self._about.missing)
         if found.texts:
             raise INPUT.invalid("the file holds texts, and the engine takes tokens", "text",
                                 "build it with an input that is a text, so that it has its tokenizer, or give tokens")

@@ -89,8 +89,9 @@ class Bench:
         return self._point(serving, concurrency, together(windows))
 
     async def again(self, point: Point, seconds: float) -> Point:
-        """The same point by one new measurement alone, for ``seconds`` at most (a second at least). It ends when the
-        requests are enough to decide on the latency objective, and throughput is known as well as in :meth:`point`."""
+        """The same point by one new measurement alone, for ``seconds`` at most, and as long as any point at least. It
+        ends when the requests are enough to decide on the latency objective, and throughput is known as well as in
+        :meth:`point`."""
         await self.use(point.serving)
         least = requests_to_decide(self.objective.latency_percentile)
 
@@ -98,7 +99,7 @@ class Bench:
             return seen.seconds >= LEAST_SECONDS and seen.measured >= least and (
                 seen.seconds >= self.point_seconds or precise(seen))
 
-        seen = await self._window(point.concurrency, max(LEAST_SECONDS, seconds), enough)
+        seen = await self._window(point.concurrency, max(self.point_seconds, seconds), enough)
         return self._point(point.serving, point.concurrency, seen)
 
     async def _window(self, concurrency: int, seconds: float, enough: Callable[[Progress], bool]) -> Window:

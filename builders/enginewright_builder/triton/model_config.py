@@ -28,6 +28,8 @@ DATATYPES = {
 # The Python backend hands tensors over as NumPy arrays, and NumPy has no bfloat16.
 NOT_IN_PYTHON = {"bfloat16"}
 BACKENDS = ("python", "onnxruntime", "tensorrt")
+# Parameter of a model that takes NaN for a value that is missing, as its source does: who has no source reads it.
+TAKES_MISSING = "takes_missing"
 
 
 @dataclass(frozen=True, kw_only=True)

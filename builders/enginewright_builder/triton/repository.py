@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from enginewright_builder.sequences import described_state
 from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.texts import TOKENISER_FILE
-from enginewright_builder.triton.model_config import ServedModel, model_config, to_text, warmup_data
+from enginewright_builder.triton.model_config import TAKES_MISSING, ServedModel, model_config, to_text, warmup_data
 
 CONFIG_FILE = "config.pbtxt"
 VERSION = "1"
@@ -41,12 +42,13 @@ DLPACK_RUNTIMES = ({"torch"}, {"tensorrt"})
 
 
 def write_model(root: Path, model_name: str, artifact: Artifact, serving: ServingChoice, *, cores: int = 0,
-                gpus: tuple[int, ...] = (), warmup: Tensors | None = None) -> Path:
+                gpus: tuple[int, ...] = (), warmup: Tensors | None = None, missing: bool = False) -> Path:
     """Writes ``<root>/<model_name>/{config.pbtxt,1/…}`` and returns the model's folder; ``root`` is made if absent.
 
     The ``config.pbtxt`` names no model: Triton takes the name that the folder is mounted or linked under.
 
-    ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready. ``cores``
+    ``warmup`` is one representative batch: its shapes are warmed with real data before the server says ready.
+    ``missing``: the source takes NaN for a value that is missing, and ``config.pbtxt`` says so. ``cores``
     (0: all of this process) divided by the instances is the thread count of each instance. For backend ``python``
     ``model.py`` is added, with the modules that it needs and ``engines.json``, which has what each engine gets, and
     ``tokeniser.py`` and ``own_steps.py`` where what they read is among the files. Artifact files are hard-linked where
@@ -62,7 +64,10 @@ def write_model(root: Path, model_name: str, artifact: Artifact, serving: Servin
         raise ValueError(f"the largest member takes {members[-1].up_to}, requests up to {serving.max_batch_size}")
     if artifact.interface.sequence_batching:
         warmup = None  # it would begin a sequence: the smoke test warms a replica
-    config = model_config(served_model("", artifact, serving, cores=cores, gpus=gpus, warmup=warmup))
+    served = served_model("", artifact, serving, cores=cores, gpus=gpus, warmup=warmup)
+    if missing:
+        served = replace(served, parameters={**served.parameters, TAKES_MISSING: "yes"})
+    config = model_config(served)
     folder = root / model_name
     version = folder / VERSION
     version.mkdir(parents=True)

@@ -302,6 +302,18 @@ def test_a_value_that_is_missing_is_one_where_the_model_takes_it() -> None:
         check_against(SampleFile(rows=({"x": np.array(["a", None])},)), IMAGE, missing=True)
 
 
+def test_a_row_may_lack_some_values_or_all(tmp_path: Path) -> None:
+    path = write(tmp_path / "d.jsonl", '{"x": [1, null]}\n{"x": [null, null]}\n{"x": [0.5, 2]}\n')
+    found = check_against(read_samples(path), IMAGE, missing=True)
+    assert [np.isnan(row["x"]).tolist() for row in found.rows] == [[False, True], [True, True], [False, False]]
+    with pytest.raises(UserError, match="sample 0: x holds NaN"):
+        check_against(read_samples(path), IMAGE)
+    columns = Interface(inputs=tuple(TensorSpec(name=name, dtype="float32", shape=("batch", 1)) for name in "ab"))
+    path = write(tmp_path / "d.jsonl", '{"a": null, "b": null}\n')
+    (row,) = check_against(read_samples(path), columns, missing=True).rows
+    assert all(np.isnan(row[name]).all() for name in "ab")
+
+
 def test_a_text_that_is_missing_is_told() -> None:
     city = Interface(inputs=(TensorSpec(name="city", dtype="string", shape=("batch", 1)),))
     with pytest.raises(UserError, match=r"sample 0: city: expected texts, got \[null\]"):

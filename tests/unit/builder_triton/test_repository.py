@@ -18,7 +18,7 @@ from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import UserError
 from enginewright_builder.pod import python_model
 from enginewright_builder.triton import install, process
-from enginewright_builder.triton.model_config import parse_text
+from enginewright_builder.triton.model_config import TAKES_MISSING, parse_text
 from enginewright_builder.triton.ports import QUIET, free_ports
 from enginewright_builder.triton.repository import threads_per_instance, write_model
 
@@ -66,6 +66,14 @@ def test_python_backend_gets_its_program_and_its_share_of_the_cores(tmp_path: Pa
     assert json.loads((model / "1/engines.json").read_text()) == {"engines": [
         {"up_to": 4, "runtime": "onnxruntime", "files": ["model.onnx", "weights/model.onnx.data"], "buckets": [],
          "parameters": {}}]}
+
+
+@pytest.mark.parametrize("backend", ["python", "onnxruntime"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_the_configuration_says_whether_values_may_be_missing(backend: str, missing: bool, tmp_path: Path) -> None:
+    made = artifact(tmp_path, backend, "model.onnx")
+    model = write_model(tmp_path / "root", "m", made, ServingChoice(max_batch_size=4), missing=missing)
+    assert (TAKES_MISSING in parse_text((model / "config.pbtxt").read_text()).parameters) is missing
 
 
 def test_a_tokenizer_lies_beside_the_engines_and_is_none_of_their_files(tmp_path: Path) -> None:
