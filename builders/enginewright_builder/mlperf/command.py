@@ -74,7 +74,7 @@ async def _measure(options: argparse.Namespace, command: str) -> MlperfResult:
     engine = open_engine(options.engine)
     scenarios = dict.fromkeys(options.scenario or SCENARIOS)
     latency_ms = _latency(options, engine) if SERVER in scenarios else 0
-    rows, origin = samples(engine.report.interface, options.data)
+    rows, origin = samples(engine.report.interface, options.data, missing=engine.takes_missing)
     output = _fresh(options.output)
     name = options.model or engine.report.model_name
     async with _served(engine, name, options.url) as served:

@@ -20,6 +20,7 @@ from enginewright_builder.loadgen.samples import Row
 from enginewright_builder.models.synthetic import DEFAULT_SIZE, example_inputs, usual_size
 from enginewright_builder.report import BuildReport, read_report
 from enginewright_builder.shapes import takes_batches
+from enginewright_builder.triton.model_config import TAKES_MISSING, parse_text
 from enginewright_builder.wire import to_wire
 
 SYNTHETIC_SAMPLES = 256
@@ -37,6 +38,11 @@ class Engine:
     def most(self) -> int:
         """Samples that one request may have."""
         return max(1, self.report.serving.max_batch_size) if takes_batches(self.report.interface) else 1
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether NaN in its inputs is a value that is missing."""
+        return TAKES_MISSING in parse_text(self.report.config_pbtxt).parameters
 
     def linked(self, repository: Path, name: str) -> None:
         """Puts it into a model repository, under a name."""
@@ -58,9 +64,9 @@ def open_engine(folder: Path) -> Engine:
     return Engine(folder=folder, manifest=verify(folder, bytecode=True), report=read_report(folder))
 
 
-def samples(interface: Interface, data: Path | None) -> tuple[Sequence[Row], str]:
-    """Rows as requests have them, and where they come from. Raises :class:`UserError` for data that the engine does
-    not take."""
+def samples(interface: Interface, data: Path | None, *, missing: bool = False) -> tuple[Sequence[Row], str]:
+    """Rows as requests have them, and where they come from; with ``missing`` NaN stands for values that are missing.
+    Raises :class:`UserError` for data that the engine does not take."""
     batched = takes_batches(interface)
     if data is None:
         size = usual_size(interface, DEFAULT_SIZE)
@@ -69,7 +75,7 @@ def samples(interface: Interface, data: Path | None) -> tuple[Sequence[Row], str
         return [to_wire(row, batched=True) if batched else {name: array[0] for name, array in row.items()}
                 for row in made], SYNTHETIC
     words = any(spec.dtype == "string" for spec in interface.inputs)
-    checked = check_against(read_samples(data, _DATA, words=words), interface, _DATA).distinct()
+    checked = check_against(read_samples(data, _DATA, words=words), interface, _DATA, missing=missing).distinct()
     if checked.texts:
         raise _DATA.invalid(f"{data.name} holds texts, and the engine takes token ids", data,
                             "give arrays named as the engine's inputs, in .npz or .jsonl")

@@ -22,6 +22,7 @@ from enginewright_builder.contract import (
     Outcome,
     SourceRequest,
 )
+from enginewright_builder.mlperf.engine import open_engine, samples
 from enginewright_builder.pipeline import run_build
 from enginewright_builder.progress import JsonLines, Tracker
 from enginewright_builder.tensors import Array
@@ -71,6 +72,9 @@ async def test_rows_with_missing_values_are_answered_as_the_source_answers(tmp_p
     async with TritonServer(repository, models=("model",), ready_seconds=60) as server:
         await answered(server, tmp_path / "rows.npz", tmp_path / "npz")
         await answered(server, tmp_path / "rows.jsonl", tmp_path / "jsonl")
+    engine = open_engine(repository.parent)
+    rows, _ = samples(engine.report.interface, tmp_path / "rows.npz", missing=engine.takes_missing)
+    assert np.isnan(rows[1]["x"]).all()
     session = ort.InferenceSession(tmp_path / "forest.onnx", providers=["CPUExecutionProvider"])
     labels, shares = session.run(None, {"x": x})
     expected = np.array([[row[place] for place in range(3)] for row in shares])
