@@ -162,6 +162,7 @@ class _Call:
             raise
 
     async def run(self, channel: grpc.aio.Channel, method: str, readers: asyncio.Semaphore) -> None:
+        """Raises :class:`FullError`, and what ends the handler with the replica's status."""
         metadata = _passed_on(self._context.invocation_metadata() or ())
         self._call = channel.stream_stream(method)(metadata=metadata, timeout=self._context.time_remaining())
         sending = asyncio.create_task(self._send(readers))
@@ -172,11 +173,15 @@ class _Call:
             await self._end()
         except grpc.aio.AioRpcError:
             await self._end()
+        except asyncio.CancelledError:
+            # Reading a call that `_send` gave up raises this one too, although nothing has cancelled the handler.
+            if _full(sending) is None:
+                raise
         finally:
             sending.cancel()
             self._call.cancel()
             await asyncio.wait({sending})
-        if not sending.cancelled() and (error := sending.exception()) and isinstance(error, FullError):
+        if error := _full(sending):
             raise error
 
     async def _send(self, readers: asyncio.Semaphore) -> None:
@@ -210,6 +215,12 @@ async def _acquired(readers: asyncio.Semaphore, deadline: float) -> None:
             await readers.acquire()
     except TimeoutError as error:
         raise FullError(f"{READERS} messages are already being read") from error
+
+
+def _full(sending: asyncio.Task[None]) -> FullError | None:
+    """Why it gave the call up; None where it did not, or goes on."""
+    error = sending.exception() if sending.done() and not sending.cancelled() else None
+    return error if isinstance(error, FullError) else None
 
 
 def _passed_on(metadata: Metadata) -> tuple[tuple[str, str | bytes], ...]:

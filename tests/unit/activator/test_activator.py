@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 import pytest
 
+from enginewright.activator.grpc_proxy import READERS
 from enginewright.activator.serve import Options, Running, activator
 from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.errors import TransientError
@@ -228,6 +229,47 @@ async def test_a_stream_is_passed_on_message_by_message() -> None:
             assert await stream.read() is grpc.aio.EOF
             assert await stream.code() is grpc.StatusCode.OK
     assert sum(replica.seen.values()) == 5
+
+
+async def test_a_stream_whose_next_message_finds_no_room_ends_with_a_status() -> None:
+    replica = StandIn()
+    async with (
+        running(replica, size=1000) as found, replica.running(),
+        grpc.aio.insecure_channel(f"{HOST}:{found.grpc_port}") as channel,
+    ):
+        stream = channel.stream_stream(STREAM)()
+        await stream.write(b"a")
+        assert await stream.read() == b"a"
+        with found.room.enter() as other:
+            other.grow(800)
+            await stream.write(b"b" * 900)
+            async with asyncio.timeout(PATIENCE):
+                assert await stream.code() is grpc.StatusCode.UNAVAILABLE
+        assert "800 of 1000 bytes are already held" in (await stream.details() or "")
+        assert (found.tally.count("grpc", "full"), found.tally.count("grpc", "gone")) == (1, 0)
+        assert found.room.taken == found.room.bytes == 0
+    assert replica.seen == {b"a": 1}
+
+
+async def test_a_stream_that_gets_no_turn_to_be_read_ends_with_a_status() -> None:
+    """Silent streams keep the turns for as long as they like; the next one waits no longer than a request is held."""
+    replica = StandIn()
+    async with (
+        running(replica, hold=2.0) as found, replica.running(),
+        grpc.aio.insecure_channel(f"{HOST}:{found.grpc_port}") as channel,
+    ):
+        streams = [channel.stream_stream(STREAM)() for _ in range(READERS + 1)]
+        for stream in streams:
+            await stream.write(b"first")
+            assert await stream.read() == b"first"
+        ended = {asyncio.create_task(stream.code()): stream for stream in streams}
+        (first,), others = await asyncio.wait(ended, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        assert await first is grpc.StatusCode.UNAVAILABLE
+        assert f"{READERS} messages are already being read" in (await ended[first].details() or "")
+        assert (found.tally.count("grpc", "full"), found.tally.count("grpc", "gone")) == (1, 0)
+        for code in others:
+            await ended[code].done_writing()
+            assert await code is grpc.StatusCode.OK
 
 
 async def test_a_client_keeps_no_grpc_connection_through_the_activator(monkeypatch: pytest.MonkeyPatch) -> None:
