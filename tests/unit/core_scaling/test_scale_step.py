@@ -238,6 +238,86 @@ def test_during_a_canary_the_stable_revision_scales_up_and_nothing_scales_down()
     assert cluster.replicas() == {new: 4}
 
 
+def test_what_is_said_while_fewer_replicas_would_do_stays_the_same() -> None:
+    """Else each sample would cost a write of status."""
+    cluster = serving(rollout={"analysis": {"seconds": 240}})
+    rolling(cluster)
+    cluster.queue(14)
+    cluster.operate()
+    cluster.controllers()
+    said = set()
+    for _ in range(20):  # 60 s, twice the window
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+        said.add((cluster.says("ScalingActive"), cluster.condition("ScalingActive")["message"]))
+    ((state, text),) = said
+    assert state == "True/Steady"
+    assert text.endswith("between 4 and 6 replicas (at least by the rollout, which takes none away while two revisions "
+                         "run).")
+    assert cluster.last.limits is not None
+    assert cluster.last.limits.min_replicas == 4, "nor does the scraper ask for a pass that would change nothing"
+
+
+HALF = [{"weight": 50}]
+
+
+@pytest.mark.parametrize(("rollout", "least", "high", "low"), [
+    ({}, 1, {"old": 4, "new": 1}, {"old": 1, "new": 1}),
+    ({}, 2, {"old": 4, "new": 1}, {"old": 2, "new": 1}),
+    ({"maxSurge": 0}, 1, {"old": 3, "new": 1}, {"old": 1, "new": 1}),
+    ({"steps": HALF}, 1, {"old": 2, "new": 2}, {"old": 1, "new": 1}),
+    ({"steps": HALF, "maxSurge": 0}, 1, {"old": 2, "new": 2}, {"old": 1, "new": 1}),
+    ({"steps": HALF, "maxSurge": 3}, 2, {"old": 2, "new": 2}, {"old": 1, "new": 1}),
+    ({"strategy": "BlueGreen"}, 1, {"old": 4, "new": 4}, {"old": 1, "new": 1}),
+    ({"strategy": "BlueGreen"}, 2, {"old": 4, "new": 4}, {"old": 2, "new": 2}),
+])
+def test_while_a_candidate_waits_to_be_promoted_replicas_follow_the_load_down(
+    rollout: dict[str, Any], least: int, high: dict[str, int], low: dict[str, int]
+) -> None:
+    cluster = serving(autoscaling={**AUTO, "minReplicas": least},
+                      rollout={"autoPromote": False, "analysis": {"seconds": 30}, **rollout})
+    for _ in range(3):
+        cluster.queue(14)
+        cluster.operate()
+        cluster.controllers()
+    old, new = rolling(cluster)
+
+    def there() -> dict[str, int]:
+        found = cluster.replicas()
+        return {"old": found[old], "new": found[new]}
+
+    for _ in range(60):
+        cluster.queue(14)
+        cluster.operate()
+        cluster.controllers()
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    assert there() == high
+    seen = []
+    for _ in range(25):
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+        seen.append(there())
+    assert cluster.says("RolloutComplete") == "False/WaitingForPromotion"
+    assert seen[0] == high, "a window has to pass"
+    assert seen[-1] == low
+    assert all(min(one.values()) >= 1 for one in seen), "none loses its last replica"
+    assert cluster.says("ScalingActive") == "True/Steady"
+
+
+def test_what_a_rollout_runs_of_max_surge_is_not_counted_as_needed() -> None:
+    cluster = serving(autoscaling={**AUTO, "minReplicas": 2, "maxReplicas": 20},
+                      rollout={"maxSurge": 3, "steps": [{"weight": 10}], "analysis": {"seconds": 600}})
+    old, new = rolling(cluster)
+    for _ in range(10):
+        cluster.queue(0)
+        cluster.operate()
+        cluster.controllers()
+    assert cluster.replicas() == {old: 4, new: 1}
+    assert cluster.status["autoscaling"]["desiredReplicas"] == 2
+
+
 def test_while_an_engine_is_built_the_stable_revision_scales_both_ways() -> None:
     cluster = serving()
     cluster.edit(engine={"precision": "fp32"})

@@ -122,10 +122,23 @@ def _first(ctx: PassContext, limits: ScaleLimits, watch: bool) -> ScaleResult:
 
 
 def _current(before: AutoscalingStatus, serving: Serving, stable: DeploymentView, limits: ScaleLimits) -> int:
-    """A rollout that moves replicas from one revision to the other does not change how many are needed."""
+    """A rollout that moves replicas from one revision to the other does not change how many are needed, nor does one
+    that runs some of maxSurge beside them. Where status is lost, the larger of both revisions tells."""
     if len(serving.alive) < 2:
         return stable.spec_replicas
-    return limits.clamp(max(before.desired_replicas or 0, *(deployment.spec_replicas for deployment in serving.alive)))
+    return limits.clamp(before.desired_replicas or max(deployment.spec_replicas for deployment in serving.alive))
+
+
+def _rolling(ctx: PassContext, limits: ScaleLimits, current: int) -> ScaleLimits:
+    """While two revisions run none of ``current`` goes: an analysis compares them under the load that they have. A
+    candidate that has passed it may wait for days until a user promotes it: meanwhile fewer do, and one of each
+    revision stays."""
+    least, why = current, "the rollout, which takes none away while two revisions run"
+    if ctx.rollout.step == Step.WAITING:
+        # Without capacity to spare two replicas are one of each revision, and one would be the candidate alone.
+        least = min(current, 1 if ctx.spec.rollout.max_surge else 2)
+        why = "the rollout, which keeps one of each revision"
+    return replace(limits, min_replicas=least, least=why) if least > limits.min_replicas else limits
 
 
 def _unpriced(ctx: PassContext, stable: DeploymentView, limits: ScaleLimits, why: Finding) -> ScaleResult:
@@ -143,14 +156,15 @@ def _automatic(ctx: PassContext, stable: DeploymentView, limits: ScaleLimits) ->
     rolling = len(ctx.serving.alive) > 1
     current = _current(before, ctx.serving, stable, limits)
     capacity = capacity_asked_for(ctx.spec, ctx.observed.records.get(stable.fingerprint))
-    found = decide_replicas(ctx.observed.signals, current, limits, ctx.observed.monotonic, capacity)
-    wanted = max(found.replicas, current) if rolling else found.replicas
+    bounds = _rolling(ctx, limits, current) if rolling else limits
+    found = decide_replicas(ctx.observed.signals, current, bounds, ctx.observed.monotonic, capacity)
+    wanted = found.replicas
     decision = _decision(ctx, before, current, wanted, found.message)
     memory = _remember(ctx, before, wanted, decision, found)
     return ScaleResult(
         wanted=wanted,
         recommendation=found.recommendation,
-        limits=limits,
+        limits=_rolling(ctx, limits, wanted) if rolling else limits,
         watch=True,
         decision=decision,
         memory=memory,

@@ -1,10 +1,10 @@
 """From one revision to the next while both run: start, analyse, expand, switch, or roll back.
 
 The position is kept in status (``rollout.step``) but every count is derived from the world, so that a lost status only
-makes the analysis start again. A candidate is never shrunk on its way, and the stable revision gives up a replica only
-for one of the candidate's that is available: together they never fall below what is needed, nor, with Canary, rise
-above it by more than ``maxSurge``. With ``maxSurge`` 0 they never rise above it at all, and fall one short of it while
-a replica is exchanged.
+makes the analysis start again. A candidate is never shrunk on its way, unless the load falls while it waits to be
+promoted, and the stable revision gives up a replica only for one of the candidate's that is available: together they
+never fall below what is needed, nor, with Canary, rise above it by more than ``maxSurge``. With ``maxSurge`` 0 they
+never rise above it at all, and fall one short of it while a replica is exchanged.
 """
 
 from __future__ import annotations
@@ -79,6 +79,9 @@ def _counts(state: RolloutState, at: Position) -> tuple[int, int]:
     if not state.canary:
         return wanted, wanted
     surge, split = state.ctx.spec.rollout.max_surge, state.splits[at.number]
+    if at.step == Step.WAITING:
+        # The load may fall meanwhile: the candidate then shrinks with the stable revision, and keeps its share.
+        return split.candidate, split.stable
     goal, least = (wanted, 0) if at.step in (Step.EXPANDING, Step.SWITCHING) else (split.candidate, split.stable)
     asked = candidate.spec_replicas if candidate else 0
     room = max(0, wanted + surge - max(stable.spec_replicas, stable.replicas))
