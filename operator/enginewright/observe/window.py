@@ -10,6 +10,7 @@ from typing import Any, Final
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.probe import Match
 from enginewright.core.scaling import Capacity
+from enginewright.core.scaling.arrivals import ROUNDING
 from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
@@ -22,9 +23,10 @@ from enginewright.observe.sizes import Sizes, in_work
 
 # Samples that are kept as they are: smoothing and bursts look at these.
 SAMPLES: Final = 120
-# Older ones are added up over so many seconds, and kept for so long: scaling down looks at how the load was.
+# Older ones are added up over so many seconds, and kept for so many: scaling down looks at how the load was, and a last
+# replica may have to see an hour without a request before it goes (autoscaling.scaleToZeroAfterSeconds).
 OLD_SECONDS: Final = 10.0
-OLD_KEPT: Final = 360
+OLD_KEPT: Final = 3600.0
 # Seconds that numbers of replicas are kept for: the longest period of a scaling policy.
 ASKED: Final = 1800.0
 # Half an hour of an analysis; of each round only sums by revision are kept. Many are forgotten at once: what is left is
@@ -48,7 +50,7 @@ class Window:
     def __init__(self, started: float) -> None:
         self._started = started
         self._samples: deque[Sample] = deque()
-        self._old: deque[Sample] = deque(maxlen=OLD_KEPT)
+        self._old: deque[Sample] = deque()
         self._recommended: dict[int, float] = {}
         self._asked: deque[tuple[float, int]] = deque()
         self._arrivals = Arrivals()
@@ -84,7 +86,7 @@ class Window:
         answered."""
         before = self._old[-2].time if len(self._old) > 1 else self._started
         more: dict[str, Any] = {}
-        if self._old and sample.time - before <= OLD_SECONDS:
+        if self._old and sample.time - before <= OLD_SECONDS * (1 + ROUNDING):
             last = self._old.pop()
             known = last.arrived is not None and sample.arrived is not None
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
@@ -94,6 +96,9 @@ class Window:
                     "queued": added(last.queued, sample.queued), "hits": last.hits + sample.hits}
         self._old.append(replace(sample, pending=nothing(), served=nothing(), spent=nothing(), starting=(),
                                  running=nothing(), caches=nothing(), **more))
+        # What a sample tells began with the one before, so the oldest only says when.
+        while len(self._old) > 1 and self._old[1].time <= sample.time - OLD_KEPT:
+            self._old.popleft()
 
     def serve(self, revisions: Iterable[str]) -> None:
         """The revisions of the replicas that are asked. What replicas were seen to do is forgotten with their revision;
@@ -104,7 +109,7 @@ class Window:
             return
         if self._served:
             self._samples = deque(replace(one, full=nothing(), calm=Spent()) for one in self._samples)
-            self._old = deque((replace(one, full=nothing(), calm=Spent()) for one in self._old), maxlen=OLD_KEPT)
+            self._old = deque(replace(one, full=nothing(), calm=Spent()) for one in self._old)
         self._served = now
 
     def arrived(self, time: float, scraped: Mapping[str, ReplicaMetrics], pods: Iterable[str],

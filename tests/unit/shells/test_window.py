@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.probe import Match
+from enginewright.core.scaling import ScaleLimits, decide_replicas
 from enginewright.core.signals import ProbeResults, Sample, Spent, Traffic
+from enginewright.core.spec import AutoscalingSpec
 from enginewright.observe.window import (
     FORGOTTEN,
     OLD_KEPT,
@@ -26,15 +29,34 @@ from enginewright.observe.window import (
 
 def test_samples_are_bounded_and_oldest_first() -> None:
     window = Window(0.0)
-    seconds = SAMPLES + OLD_KEPT * int(OLD_SECONDS) + 1000
+    seconds, cells = SAMPLES + int(OLD_KEPT) + 1000, int(OLD_KEPT / OLD_SECONDS)
     for time in range(seconds):
         window.add(Sample(time=float(time), ready=1, arrived=2.0))
     samples = window.view().samples
-    assert len(samples) == SAMPLES + OLD_KEPT
+    assert len(samples) <= SAMPLES + cells + 2
     assert sum(one.arrived or 0.0 for one in samples[-SAMPLES:]) == 2 * SAMPLES
-    assert {one.arrived for one in samples[: OLD_KEPT - 1]} == {2 * OLD_SECONDS}
+    assert {one.arrived for one in samples[: cells - 1]} == {2 * OLD_SECONDS}
     assert samples[-1].time == seconds - 1
     assert [one.time for one in samples] == sorted(one.time for one in samples)
+
+
+@pytest.mark.parametrize(("period", "jitter"), [
+    (0.4, 0.0005), (1.0, 0.0), (1.0, 0.0005), (1.3, 0.002), (2.7, 0.05), (5.1, 0.0), (9.9, 0.2), (30.0, 0.5)])
+def test_a_whole_hour_without_a_request_is_seen_however_often_replicas_are_asked(period: float, jitter: float) -> None:
+    window, random, times = Window(0.0), Random(8), [0.0]
+    while times[-1] < OLD_KEPT + 2 * SAMPLES * period:
+        times.append(times[-1] + period + jitter * random.random())
+    for time in times:
+        window.add(Sample(time=time, ready=1, pending={"pod-1": 0.0}, arrived=0.0, held=0.0))
+    limits = ScaleLimits(min_replicas=0, zero_after=OLD_KEPT)
+    found = decide_replicas(window.view(), 1, limits, times[-1])
+    assert found.replicas == 0
+    assert len(window.view().samples) <= SAMPLES + 2 * OLD_KEPT / OLD_SECONDS + 2
+
+
+def test_the_longest_time_without_a_request_that_a_spec_can_ask_for_is_kept() -> None:
+    field = AutoscalingSpec.model_json_schema()["properties"]["scaleToZeroAfterSeconds"]
+    assert field["maximum"] <= OLD_KEPT
 
 
 def test_arrivals_of_an_old_sample_that_could_not_tell_stay_unknown() -> None:
