@@ -66,7 +66,12 @@ async def test_to_zero_and_back_and_off(
         holding.hold(0)
         # Idle again, so that it goes to zero again; and no more once it is switched off.
         await eventually(asleep)
+        kubelet.script.server = "hold-new"
         await models.patch({"spec": {"autoscaling": {"minReplicas": 1}}})
+        await eventually(woken)
+        await models.wait("Available", "True", "Waking")
+        assert await selector(models, "minilm") == labels.activator_selector("minilm"), "until a replica is ready"
+        kubelet.script.server = "succeed"
         await models.wait("Ready", "True", "Serving")
 
         async def gone() -> bool:

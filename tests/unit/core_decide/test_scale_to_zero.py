@@ -180,17 +180,39 @@ def test_switched_off_it_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"autoscaling": {**AUTO, "minReplicas": 1}}, {"autoscaling": None, "replicas": 1}])
-def test_switched_off_at_zero_what_is_held_is_delivered_before_the_activator_goes(spec: dict[str, Any]) -> None:
+def test_switched_off_at_zero_it_holds_requests_until_a_replica_is_ready(spec: dict[str, Any]) -> None:
     cluster = asleep()
     ((revision, _),) = cluster.replicas().items()
     cluster.edit(**spec)
-    cluster.operate()
-    assert cluster.backend == revision
+    assert described(cluster.operate()) == [f"Scale minilm-{revision} 1"]
+    assert cluster.service is not None
+    assert cluster.service.activator, "else requests would be refused for as long as a replica takes to start"
+    assert cluster.backend == "none"
     cluster.deployment_controller()
-    assert cluster.activators, "the slices of the Service still have it"
+    assert described(cluster.operate()) == []
+    assert cluster.says("Available") == "True/Waking"
+    cluster.kubelet()
+    assert described(cluster.operate()) == ["Apply Service minilm-replicas", "Apply Service minilm"]
+    assert cluster.backend == cluster.revision == revision
+    assert described(cluster.operate()) == [], "the slices of the Service still have the activator"
+    cluster.controllers()
+    assert described(cluster.operate()) == ["Delete Deployment minilm-activator"]
+    cluster.controllers()
+    assert described(cluster.operate()) == ["Delete Service minilm-replicas"]
+    assert not cluster.activators
+    assert cluster.says("Ready") == "True/Serving"
+
+
+def test_switched_off_without_an_activator_that_answers_the_service_is_direct_at_once() -> None:
+    cluster = asleep()
+    ((revision, _),) = cluster.replicas().items()
+    cluster.holding = False
+    cluster.kubelet()
+    cluster.edit(autoscaling={**AUTO, "minReplicas": 1})
+    cluster.operate()
+    assert cluster.revision == cluster.backend == revision
     cluster.settle()
     assert not cluster.activators
-    assert cluster.backend is None
     assert cluster.says("Ready") == "True/Serving"
 
 

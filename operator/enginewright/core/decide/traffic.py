@@ -7,7 +7,8 @@ The other way round, what is not asked for any more goes: routes, and once they 
 Where ``minReplicas`` is 0 replicas take the requests, or the activator while none answers. On the way down the Service
 leaves the replicas first, and the activator still passes requests on to them; when nothing leads to them any more but
 through it, that way is closed and they are stopped. On the way up both ways open together, in the pass that sees a
-replica ready. Until there is an activator that answers nothing of this happens, and one replica at least runs.
+replica ready. Until there is an activator that answers nothing of this happens, and one replica at least runs. Where
+``minReplicas`` is no longer 0, an activator that stands in goes once a replica answers.
 """
 
 from __future__ import annotations
@@ -67,7 +68,14 @@ def _as_before(ctx: PassContext) -> Weights:
 
 
 def way(ctx: PassContext, wanted: int) -> Way:
-    return _way(ctx, wanted) if to_zero(ctx) and ctx.observed.holds else Way.DIRECT
+    """An activator that stands in and is not asked for any more does so until a replica answers: nothing else would
+    take requests meanwhile."""
+    if not ctx.observed.holds:
+        return Way.DIRECT
+    if to_zero(ctx):
+        return _way(ctx, wanted)
+    stands_in = ctx.observed.service is not None and ctx.observed.service.activator
+    return Way.HELD if stands_in and wanted and not ctx.serving.answering else Way.DIRECT
 
 
 def _way(ctx: PassContext, wanted: int) -> Way:
