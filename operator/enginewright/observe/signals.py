@@ -326,9 +326,9 @@ class Signals:
         return found
 
     async def _ask_activators(self, activators: ActivatorClient, target: Target, window: Window) -> float | None:
-        """What they hold in all; None where none answers. While no replica is ready this takes a whole period, and
-        ends as soon as a request is held: a request that waits for a cold start need not wait for the next round as
-        well."""
+        """What they hold in all; None where none is known to hold anything and one does not answer, which may. While no
+        replica is ready this takes a whole period, and ends as soon as a request is held: a request that waits for a
+        cold start need not wait for the next round as well."""
         wait = 0.0 if target.replicas else self._period
         due = window.activators.due(set(target.activators.values()), self._clock())
         asked = {asyncio.create_task(self._held(activators, one, wait, window)) for one in due}
@@ -340,7 +340,8 @@ class Signals:
         finally:
             for task in asked:
                 task.cancel()
-        return sum(answers) if answers else None
+        known = len(answers) == len(set(target.activators.values()))
+        return sum(answers) if known or any(answers) else None
 
     async def _held(self, activators: ActivatorClient, address: str, wait: float, window: Window) -> float | None:
         now = self._clock()

@@ -156,17 +156,18 @@ async def test_only_what_is_watched_and_metered_is_told_of(signals: Signals) -> 
 @dataclass
 class Holders(ActivatorClient):
     """What each activator holds by its address, None for one that does not answer; ``waits`` is what each was asked to
-    wait. One that holds nothing never answers a long poll here: who needs its answer waits for ever."""
+    wait. While ``patient``, one that holds nothing never answers a long poll: who needs its answer waits for ever."""
 
     holds: dict[str, float | None] = field(default_factory=dict)
     waits: list[float] = field(default_factory=list)
+    patient: bool = True
 
     async def held(self, address: str, wait: float = 0.0, port: int = 0) -> float:
         self.waits.append(wait)
         found = self.holds[address]
         if found is None:
             raise TransientError("no answer")
-        if wait and not found:
+        if wait and not found and self.patient:
             await asyncio.Event().wait()
         return found
 
@@ -199,6 +200,35 @@ async def test_activators_that_do_not_answer_are_not_taken_for_idle_ones(signals
     await signals.round(KEY, silent, window)
     assert window.view().samples[0].held is None
     assert heard.scrapes == [("activator", False)]
+
+
+@pytest.mark.parametrize("replicas", [{}, {"pod-1": "127.0.0.1"}], ids=["asleep", "awake"])
+@pytest.mark.parametrize(("holds", "known"), [
+    ({"a": 0.0, "b": 0.0}, 0.0), ({"a": 0.0, "b": None}, None), ({"a": 2.0, "b": None}, 2.0),
+    ({"a": None, "b": None}, None)], ids=str)
+async def test_one_activator_that_is_silent_may_hold_requests_that_no_other_one_knows_of(
+    signals: Signals, fleet: Fleet, heard: Heard, holds: dict[str, float | None], known: float | None,
+    replicas: dict[str, str]
+) -> None:
+    holders, some = held_by(signals, **holds)
+    holders.patient = False
+    fleet.queued = {"127.0.0.1": 0}
+    window = Window(0.0)
+    for _ in range(3):  # the silent one is not asked each time
+        await signals.round(KEY, replace(some, replicas=replicas), window)
+    assert [one.held for one in window.view().samples] == [known] * 3
+
+
+async def test_a_model_wakes_up_where_one_of_its_activators_has_been_silent_for_long(
+    signals: Signals, heard: Heard
+) -> None:
+    holders, nobody = held_by(signals, a=0.0, b=None)
+    holders.patient = False
+    zero, window = ScaleLimits(min_replicas=0, max_replicas=2), Window(heard.now)
+    for _ in range(12):
+        await signals.round(KEY, nobody, window)
+        heard.now += 1
+    assert decide_replicas(window.view(), 0, zero, heard.now).replicas == 1
 
 
 async def test_when_the_last_replica_has_gone_the_activator_is_asked_at_once(
