@@ -37,6 +37,7 @@ from enginewright.clients.errors import (
     LostRaceError,
     NotFoundError,
     RefusedError,
+    TransientError,
     family_of,
 )
 from enginewright.core.conditions import find
@@ -279,15 +280,20 @@ class Reconciler:
         return None
 
     async def _say_owed(self, key: Key, log: FilteringBoundLogger) -> None:
-        """What the pass before left unsaid. Where the object has changed since, its log alone says it."""
-        if (owed := self._owed.get(key)) is None:
+        """What the pass before left unsaid. Where the object has changed since, or status is refused for good, its log
+        alone says it: this pass looks at what there is now, and is not to fail before it does."""
+        if (owed := self._owed.pop(key, None)) is None:
             return
         look = owed.look
         try:
             await self._report(look.view, look.observed, look.plan, owed.acted, log)
         except (ConflictError, NotFoundError) as error:
             log.info("the object has changed before status said that it was scaled", error=str(error))
-        del self._owed[key]
+        except (TransientError, asyncio.CancelledError):
+            self._owed[key] = owed
+            raise
+        except ClientError as error:
+            log.warning("status could not say that the object was scaled", error=str(error))
 
     async def _made_sure(self, key: Key, look: Look) -> Look | None:
         """A look like ``look``, at memory, that the pass may act on; None where the object is gone."""

@@ -12,7 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-from enginewright.clients.errors import ClientError, ConflictError, TransientError
+from enginewright.clients.errors import (
+    ClientError,
+    ConflictError,
+    RefusedError,
+    TooLargeError,
+    TransientError,
+    UnexpectedError,
+)
 from enginewright.core.config import OperatorConfig
 from enginewright.core.decide.converge import remove
 from enginewright.core.observed import ObjectView
@@ -59,10 +66,12 @@ async def nothing(*_: object, **__: object) -> None:
 def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True, plan: Plan | None = None,
              error: type[ClientError] | None = TransientError,
              later: Callable[[ObjectView], ObjectView | None] = lambda view: view, urgent: Sequence[bool] = (False,),
-             says: Callable[[], None] = lambda: None, hurried: bool = False) -> Pass:
+             says: Callable[[], None] = lambda: None, hurried: bool = False,
+             survives: tuple[type[Exception], ...] = ()) -> Pass:
     """A pass whose actions fail with ``error`` where ``fails`` says so; None where nothing is to be tried. ``later`` is
     what the object is once its children were read. It makes a pass for each of ``urgent``, which says whether other
-    queues rise then, ``hurried`` where its own does, and calls ``says`` before it writes status."""
+    queues rise then, ``hurried`` where its own does, and calls ``says`` before it writes status. Another pass follows
+    one that raised an error of ``survives``."""
     came = Pass([], {}, [])
     others: list[bool] = []
     observed = False
@@ -102,7 +111,8 @@ def one_pass(cluster: Cluster, fails: Callable[[Action], bool] = lambda _: True,
     with pytest.raises(error) if error is not None else contextlib.nullcontext():
         for rises in urgent:
             others.append(rises)
-            asyncio.run(reconciler.reconcile(Key("prod", "minilm"), hurried=hurried))
+            with contextlib.suppress(*survives):
+                asyncio.run(reconciler.reconcile(Key("prod", "minilm"), hurried=hurried))
     return came
 
 
@@ -234,3 +244,27 @@ def test_a_scaling_that_was_not_said_is_dropped_where_the_object_has_changed() -
     came = one_pass(surge(), error=ConflictError, fails=lambda _: False, urgent=[True, True, False], says=changed)
     assert came.order == ["Scale", "Scale"]
     assert came.told == []
+
+
+@pytest.mark.parametrize("error", [RefusedError, TooLargeError, UnexpectedError])
+def test_a_scaling_that_status_may_not_say_keeps_no_pass_from_scaling(error: type[ClientError]) -> None:
+    """As where a webhook or a quota refuses status: each pass works the number of replicas out all the same."""
+
+    def refused() -> None:
+        raise error("no", call="PATCH")
+
+    came = one_pass(surge(), error=None, urgent=[True, False, False], says=refused, survives=(error,))
+    assert came.order == ["Scale"] * 3
+
+
+@pytest.mark.parametrize("error", [TransientError, asyncio.CancelledError])
+def test_a_scaling_that_could_not_be_said_yet_is_said_by_the_pass_after(error: type[Exception]) -> None:
+    errors = [error]
+
+    def busy() -> None:
+        if errors:
+            raise errors.pop()("later")
+
+    came = one_pass(surge(), error=None, urgent=[True, False, False], says=busy, survives=(error,))
+    assert came.order[:2] == ["Scale", "status"]
+    assert came.told.count(Reason.SCALING) >= 1
