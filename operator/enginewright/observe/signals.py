@@ -267,11 +267,11 @@ class Signals:
             return self.period
         now = self._clock()
         if watched.rests is not None and watched.window.still and now - watched.judged < REFRESH:
-            watched.window.recommend(now, watched.rests.recommendation)
+            watched.window.recommend(now, *watched.rests.wishes)
             return self.period
         window = watched.window.view()
         decision = decide_replicas(window, target.current, target.limits, now, target.capacity)
-        watched.window.recommend(now, decision.recommendation)
+        watched.window.recommend(now, *decision.wishes)
         # What a measured capacity decides counts samples as seconds, and Prometheus has no newer figure so soon.
         alone = target.capacity is None and not target.prometheus
         again = alone and awaits_another(window, target.current, target.limits, now)

@@ -129,11 +129,12 @@ class Window:
         size = self._sizes.mean(capacity.work)
         return {pod: size * metrics.queued for pod, metrics in scraped.items()}
 
-    def recommend(self, time: float, replicas: int) -> None:
-        """Stabilisation asks for the least and the most within a window, so of each value only the newest time counts:
-        that bounds what is kept, however long the window is."""
-        self._recommended.pop(replicas, None)
-        self._recommended[replicas] = time
+    def recommend(self, time: float, *wishes: int) -> None:
+        """Numbers of replicas. Stabilisation asks for the least and the most within a window, so of each value only the
+        newest time counts: that bounds what is kept, however long the window is."""
+        for replicas in wishes:
+            self._recommended.pop(replicas, None)
+            self._recommended[replicas] = time
 
     def ask(self, time: float, replicas: int) -> None:
         """So many replicas are asked for from now on."""

@@ -30,7 +30,7 @@ class Enginewright:
         self._window.add(self._of_tokens(seen) if seen.metrics else self._of_requests(seen))
         view = self._window.view()
         found = decide_replicas(view, seen.desired, self._limits(seen.time), seen.time, self._capacity, self._parts)
-        self._window.recommend(seen.time, found.recommendation)
+        self._window.recommend(seen.time, *found.wishes)
         return found.replicas
 
     def _of_requests(self, seen: Seen) -> Sample:

@@ -206,7 +206,7 @@ def test_no_step_leads_further_from_a_period_ago_than_allowed(
         window.ask(float(second), current)
         window.add(Sample(time=float(second), ready=current, pending={"p": queued}))
         made = decide_replicas(window.view(), current, limits, float(second))
-        window.recommend(float(second), made.recommendation)
+        window.recommend(float(second), *made.wishes)
         current = made.replicas
         history.append(current)
     for second, (last, count) in enumerate(itertools.pairwise(history)):

@@ -44,10 +44,20 @@ def play(
                         pending={f"r{index}": queued / replicas for index in range(replicas)})
         seen = replace(seen, samples=(*seen.samples, sample)[-300:])
         made.append(decide_replicas(seen, replicas, limits, float(second), capacity))
-        wishes = (*seen.recommendations, (float(second), made[-1].recommendation))
+        wishes = (*seen.recommendations, *((float(second), wish) for wish in made[-1].wishes))
         seen = replace(seen, recommendations=wishes[-300:])
         replicas = made[-1].replicas
     return made
+
+
+def test_more_replicas_come_only_for_what_was_needed_all_through_the_up_window() -> None:
+    """A little below a step five would be kept, as tolerance wants, and four do: that is no wish for five."""
+    each = largest_rate(ONE_BY_ONE, ONE_BY_ONE.patience(LIMITS.target))
+    below, above = 0.95 * 4 * each, 1.2 * 4 * each
+    made = play([below] * 120 + [above] * 60, replicas=4, limits=replace(LIMITS, up_window=30.0))
+    assert {(one.up, one.recommendation) for one in made[60:120]} == {(4, 5)}
+    first = next(second for second, one in enumerate(made[120:]) if one.replicas > 4)
+    assert 30 <= first <= 45, "the rate is a mean of some seconds, so that it takes some to rise"
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 1.0])
@@ -207,7 +217,7 @@ def test_replicas_may_go_in_any_pass_and_all_of_them_hear_the_same() -> None:
         made = decide_replicas(window.view(), 8, LIMITS, float(second), ONE_BY_ONE)
         again = decide_replicas(window.view(), 8, LIMITS, float(second), ONE_BY_ONE)
         assert again == made
-        window.recommend(float(second), made.recommendation)
+        window.recommend(float(second), *made.wishes)
         told.append(made.replicas)
     assert {count for second, count in enumerate(told) if second % 7 == 3 and second > 150} == {told[-1]}
     assert told[-1] < 8
@@ -285,7 +295,7 @@ def recorded(series: Iterable[float | None], capacity: Capacity) -> list[ScaleDe
     for second, came in enumerate(series):
         window.add(Sample(time=float(second), ready=replicas, arrived=came, pending={"r0": 0.0}))
         made.append(decide_replicas(window.view(), replicas, LIMITS, float(second), capacity))
-        window.recommend(float(second), made[-1].recommendation)
+        window.recommend(float(second), *made[-1].wishes)
         replicas = made[-1].replicas
     return made
 
@@ -351,7 +361,7 @@ def overloaded(does: float, *, seconds: int = 60, inflight: int = 100, most: int
         window.add(Sample(time=float(second), ready=replicas, pending=dict.fromkeys(pods, inflight / replicas),
                           arrived=does * replicas, served=dict.fromkeys(pods, does)))
         made = decide_replicas(window.view(), replicas, limits, float(second), capacity)
-        window.recommend(float(second), made.recommendation)
+        window.recommend(float(second), *made.wishes)
         replicas = made.replicas
         told.append(replicas)
     return told

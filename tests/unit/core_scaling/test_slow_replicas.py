@@ -67,7 +67,7 @@ class Loop:
             starting=tuple(self.now - one.made_at for one in self.replicas[len(ready) :]),
         ))
         made = decide_replicas(self.window.view(), len(self.replicas), self.limits, self.now, self.capacity)
-        self.window.recommend(self.now, made.recommendation)
+        self.window.recommend(self.now, *made.wishes)
         self.told.append(made)
         del self.replicas[made.replicas :]
         self.start(made.replicas - len(self.replicas))

@@ -18,6 +18,7 @@ from enginewright.clients.prometheus import PrometheusClient
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.clients.triton import TritonClient
 from enginewright.core.comparison import Limits, Question
+from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.shown import Shown
 from enginewright.core.signals import Sample, SignalWindow, Traffic
@@ -508,6 +509,19 @@ async def test_a_changed_target_goes_on_with_the_same_window(signals: Signals, f
     assert window is not None
     assert window.started == 100.0
     assert len(signals) == 1
+
+
+async def test_both_wishes_of_a_decision_are_kept(
+    signals: Signals, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ScaleDecision(replicas=2, recommendation=3, up=2, reason=Reason.STEADY, message="")
+    monkeypatch.setattr("enginewright.observe.signals.decide_replicas", lambda *_: made)
+    fleet.queued = {"127.0.0.1": 1}
+    signals.watch(KEY, target("127.0.0.1"))
+    await until(lambda: (window := signals.window(KEY)) and window.recommendations)
+    window = signals.window(KEY)
+    assert window is not None
+    assert {replicas for _, replicas in window.recommendations} == {2, 3}
 
 
 async def test_forgetting_stops_the_task_and_drops_the_window(signals: Signals, fleet: Fleet) -> None:

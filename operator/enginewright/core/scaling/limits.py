@@ -118,8 +118,9 @@ def _steps(policies: Iterable[ScalingPolicySpec]) -> tuple[Step, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleDecision:
-    """``replicas`` to run now. ``recommendation`` is this moment's wish before stabilisation, to be kept in the signal
-    window; ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures.
+    """``replicas`` to run now. ``recommendation`` is this moment's wish before stabilisation; ``up`` is the wish that
+    more replicas are asked for by, where tolerance tells it from the one that fewer are, and never more than that.
+    ``queue_depth`` the smoothed total over all replicas, None when unknown. ``message`` holds the figures.
     ``rate`` and ``forecast`` are requests a second, now and when a replica asked for now would answer; None when not
     known, or when the forecast has no vote."""
 
@@ -131,3 +132,10 @@ class ScaleDecision:
     queue_depth: float | None = None
     rate: float | None = None
     forecast: float | None = None
+    up: int | None = None
+
+    @property
+    def wishes(self) -> tuple[int, ...]:
+        """To be kept in the signal window. Up windows look for the least of all, down windows for the most, so that
+        neither is taken for the other."""
+        return (self.recommendation,) if self.up is None else (self.recommendation, self.up)

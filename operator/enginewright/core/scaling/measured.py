@@ -62,7 +62,7 @@ class Rule:
         voted = needed.forecast is not None and needed.forecast.votes
         return ScaleDecision(
             replicas=wanted, recommendation=needed.down, reason=reason, message=message, queue_depth=queued,
-            rate=needed.rate, forecast=needed.ahead if voted else None,
+            rate=needed.rate, forecast=needed.ahead if voted else None, up=needed.up,
         )
 
     def _down(self, window: SignalWindow, seen: Sequence[arrivals.Interval], needed: Needed, current: int, now: float
