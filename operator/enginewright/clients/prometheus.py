@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,7 @@ from prometheus_api_client.prometheus_connect import PrometheusConnect
 
 from enginewright.clients.bounded import LATE, BoundedSession, Sender
 from enginewright.clients.errors import RefusedError, TransientError
+from enginewright.clients.page import LARGEST_VALUE
 from enginewright.clients.signals import NoSignalError
 from enginewright.core import promql
 from enginewright.core.servers.triton import TRITON
@@ -154,7 +156,8 @@ def selector(namespace: str, model: str, matchers: str = "") -> str:
 
 
 def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, float]:
-    """Sums by pod of the values whose sample is fresh at the moment of the query. Raises :class:`NoSignalError`."""
+    """Sums by pod of the values whose sample is fresh at the moment of the query, without those that are not a number.
+    Raises :class:`NoSignalError`, also for a value that no queue has."""
     values: dict[tuple[tuple[str, str], ...], tuple[str, float]] = {}
     ages: dict[tuple[tuple[str, str], ...], float] = {}
     try:
@@ -172,8 +175,11 @@ def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, 
         raise NoSignalError("Prometheus' answer does not have the form of query") from error
     pending: dict[str, float] = {}
     for key, (pod, value) in values.items():
-        if ages.get(key, float("inf")) <= stale_after and value == value:
-            pending[pod] = pending.get(pod, 0.0) + value
+        if ages.get(key, float("inf")) > stale_after or math.isnan(value):
+            continue
+        if not 0 <= value <= LARGEST_VALUE:
+            raise NoSignalError(f"Prometheus' answer has a queue of {value:g} requests")
+        pending[pod] = pending.get(pod, 0.0) + value
     return pending
 
 

@@ -45,6 +45,14 @@ def test_an_unreadable_answer_is_no_signal(answer: list[dict[str, Any]]) -> None
         read_pending(answer, 10)
 
 
+@pytest.mark.parametrize("value", ["+Inf", "-Inf", "-1", "1e300"])
+def test_a_number_that_no_queue_has_is_no_signal(value: str) -> None:
+    """An infinite one would end each pass and each look with an OverflowError."""
+    with pytest.raises(NoSignalError, match="has a queue of"):
+        read_pending(series("b", 1, time=1000) + series("a", value, time=1000), 10)
+    assert read_pending(series("a", value, time=900), 10) == {}
+
+
 def test_query_quotes_what_it_is_given() -> None:
     query = pending_query('na"me', "minilm", 'cluster="eu-1"')
     wanted = 'namespace="na\\"me",pod=~"minilm-[0-9a-f]+-[a-z0-9]+-[a-z0-9]+",cluster="eu-1"'
