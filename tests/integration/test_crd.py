@@ -46,6 +46,7 @@ def test_broken_rules_between_fields(kubectl: Kubectl, broken: Broken) -> None:
     ({**SOURCE, "accuracy": {"maxLoss": 0}}, "should be greater than 0"),
     ({**SOURCE, "autoscaling": {}}, "spec.autoscaling.maxReplicas: Required value"),
     ({**SOURCE, "autoscaling": {"maxReplicas": 2, "costCeilingPerHour": 0}}, "should be greater than 0"),
+    ({**SOURCE, "autoscaling": {"maxReplicas": 2, "tolerance": 1}}, "should be less than 1"),
     ({**SOURCE, "autoscaling": {
         "maxReplicas": 2, "behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 1}]}}}},
      "spec.autoscaling.behavior.scaleUp.policies[0].periodSeconds: Required value"),

@@ -89,6 +89,7 @@ def test_metrics_of_ours_and_of_the_users(metric: str) -> None:
     ({**SOURCE, "engine": {"max_batch_size": 3}}, "spec.engine.max_batch_size", "3", "did you mean maxBatchSize?"),
     ({**SOURCE, "engine": {"precision": "fp64"}}, "spec.engine.precision", '"fp64"', "'bf16', 'int8', 'fp8'"),
     ({**SOURCE, "engine": {"maxBatchSize": -1}}, "spec.engine.maxBatchSize", "-1", "at least 1"),
+    ({**SOURCE, "autoscaling": {"maxReplicas": 2, "tolerance": 1}}, "spec.autoscaling.tolerance", "1", "less than 1"),
     ({**SOURCE, "engine": {"maxBatchSize": "8"}}, "spec.engine.maxBatchSize", '"8"', "a whole number"),
     ({**SOURCE, "engine": {"maxBatchSize": True}}, "spec.engine.maxBatchSize", "true", "a whole number"),
     ({**SOURCE, "engine": {"buildBudgetSeconds": 10**9}}, "spec.engine.buildBudgetSeconds", "1000000000", "at most"),

@@ -111,7 +111,7 @@ class AutoscalingSpec(SpecModel):
     hold_seconds: int = Field(default=120, ge=1, le=3600)
     """With minReplicas 0: how long a request may wait for a replica to start. Then it is refused: HTTP 503 with
     Retry-After, gRPC UNAVAILABLE."""
-    tolerance: float = Field(default=0.1, ge=0, le=1)
+    tolerance: float = Field(default=0.1, ge=0, lt=1)
     """Relative distance from the target that changes nothing."""
     behavior: BehaviorSpec = Field(default_factory=BehaviorSpec)
     """How fast replicas come and go, as in a HorizontalPodAutoscaler."""

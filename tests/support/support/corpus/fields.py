@@ -115,7 +115,8 @@ def _numbers(schema: Schema, _: Any) -> Iterator[tuple[str, Any]]:
         yield "below the least", low if schema.get("exclusiveMinimum") else low - step
         yield "negative", -5
     if "maximum" in schema:
-        yield "above the most", schema["maximum"] + step
+        high = schema["maximum"]
+        yield "above the most", high if schema.get("exclusiveMaximum") else high + step
         yield "absurd", 10**15
 
 
@@ -196,7 +197,7 @@ def _good_numbers(schema: Schema, _: Any) -> Iterator[tuple[str, Any]]:
     if "minimum" in schema:
         yield "the least", 1e-9 if schema.get("exclusiveMinimum") else schema["minimum"]
     if "maximum" in schema:
-        yield "the most", schema["maximum"]
+        yield "the most", schema["maximum"] - (1e-9 if schema.get("exclusiveMaximum") else 0)
     if schema["type"] == "number":
         low, high = schema.get("minimum", 0), schema.get("maximum", 100)
         yield "in between", (low + high) / 2
