@@ -31,13 +31,14 @@ from enginewright.reconcile.log_reader import BACKOFF, LogReader
 from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
 from enginewright_builder import contract
-from enginewright_builder.contract import Outcome, Progress, dumps
+from enginewright_builder.contract import ErrorReport, Outcome, Progress, dumps
 from support.cluster import SPEC
 from support.http_server import Handler, answering
 
 DEAD = [f"dead-{number}" for number in range(12)]
 HALF = Progress(step="sweep", fraction=0.5)
 GOOD = Outcome(kind="build", ok=True, fingerprint="f" * 64)
+BAD = Outcome(kind="build", ok=False, error=ErrorReport(family="user", reason="DigestMismatch", message="another"))
 
 
 def meta(name: str, model: str, **more: Any) -> dict[str, Any]:
@@ -149,13 +150,13 @@ async def test_nodes_that_do_not_answer_hold_up_neither_passes_nor_other_logs() 
 
 
 async def test_a_job_without_last_words_is_not_judged_before_its_log_is_read() -> None:
-    async with site(text=GOOD.to_json(), ended=frozenset({"over"})) as here:
+    async with site(text=BAD.to_json(), ended=frozenset({"over"})) as here:
         (before,) = (await here.observe("over")).jobs
         assert (before.failed, before.outcome, before.pods[0].phase) == (False, None, "Running")
         here.read_logs()
         assert await here.operator.queue.get() == Key("prod", "over")
         (after,) = (await here.observe("over")).jobs
-        assert (after.failed, after.outcome, after.pods[0].phase) == (True, GOOD, "Failed")
+        assert (after.failed, after.outcome, after.pods[0].phase) == (True, BAD, "Failed")
         assert here.server.logs == ["over"], "what an ended pod has printed never changes"
 
 

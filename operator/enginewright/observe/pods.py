@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from enginewright.core import labels
 from enginewright.core.asks import in_quantities, requests_of
@@ -81,16 +81,24 @@ def _server(raw: Raw) -> tuple[str, str]:
     return image, found[0] if found else ""
 
 
-def termination_messages(raw: Raw) -> Iterable[str]:
-    """What the pod's containers that report said when they ended, the newest attempt of the main container first. One
-    of an image that the user chose says nothing that counts."""
+@dataclass(frozen=True)
+class LastWords:
+    """What a container said when it ended, and whether it ended ``well``: with exit code 0."""
+
+    message: str
+    well: bool
+
+
+def last_words(raw: Raw) -> Iterable[LastWords]:
+    """Of the pod's containers that report, the newest attempt of the main container first. One of an image that the
+    user chose says nothing that counts."""
     for status in [*entries(raw, "status", "containerStatuses"), *entries(raw, "status", "initContainerStatuses")]:
         if status.get("name") not in labels.REPORTING:
             continue
         for state in ("state", "lastState"):
-            message = section(status, state, "terminated").get("message")
-            if message:
-                yield str(message)
+            terminated = section(status, state, "terminated")
+            if message := terminated.get("message"):
+                yield LastWords(str(message), _well(terminated))
 
 
 def has_ended(raw: Raw) -> bool:
@@ -99,8 +107,13 @@ def has_ended(raw: Raw) -> bool:
     if section(raw, "status").get("phase") in ("Succeeded", "Failed"):
         return True
     statuses = entries(raw, "status", "containerStatuses")
-    return bool(statuses) and not _sidecars(raw) and all(
-        section(one, "state", "terminated").get("exitCode") == 0 for one in statuses)
+    return bool(statuses) and not _sidecars(raw) and all(_ended_well(one) for one in statuses)
+
+
+def container_ended_well(raw: Raw, container: str) -> bool:
+    """False for one that runs, and for one of which the kubelet never said how it ended."""
+    statuses = [*entries(raw, "status", "containerStatuses"), *entries(raw, "status", "initContainerStatuses")]
+    return any(status.get("name") == container and _ended_well(status) for status in statuses)
 
 
 def still_running(pod: PodView) -> PodView:
@@ -175,6 +188,14 @@ def _server_end(raw: Raw) -> Raw:
     return {}
 
 
+def _ended_well(status: Raw) -> bool:
+    return _well(section(status, "state", "terminated"))
+
+
+def _well(terminated: Raw) -> bool:
+    return terminated.get("exitCode") == 0
+
+
 def _without_ends(status: Raw) -> Raw:
     state = {"state": {"waiting": wait}} if (wait := section(status, "state", "waiting")) else {}
     return {"name": status.get("name"), **state}
@@ -183,7 +204,7 @@ def _without_ends(status: Raw) -> Raw:
 def _without_history(status: Raw) -> Raw:
     """An init container that has ended well is over: how often it failed before says nothing of what comes after it,
     and the kubelet goes on telling it."""
-    over = section(status, "state", "terminated").get("exitCode") == 0
+    over = _ended_well(status)
     return {key: value for key, value in status.items() if key in ("name", "state")} if over else status
 
 

@@ -13,7 +13,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 from enginewright.observe.fields import Raw, created, name_of, section, uid_of
 from enginewright.observe.keys import Key
-from enginewright.observe.pods import has_ended, out_of_reach, phase_of, termination_messages, working_container
+from enginewright.observe.pods import (
+    container_ended_well,
+    has_ended,
+    last_words,
+    out_of_reach,
+    phase_of,
+    working_container,
+)
 from enginewright_builder.contract import ContractError, Outcome, Progress, load
 
 # Of a log, how much is parsed at most: a user who makes a pod with our labels chooses what it prints.
@@ -25,12 +32,14 @@ T = TypeVar("T", Outcome, Progress)
 
 @dataclass(frozen=True, kw_only=True)
 class PodLog:
-    """Whose log is to be read, and whether the pod has ended: then it is read once, for the outcome."""
+    """Whose log is to be read, and whether the pod has ended: then it is read once, for the outcome. ``well``: the
+    container ended with exit code 0."""
 
     namespace: str
     pod: str
     container: str
     ended: bool
+    well: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,32 +116,44 @@ class _Pods:
         ended = max(filter(has_ended, pods), key=created, default=None)
         running = max((pod for pod in pods if phase_of(pod) == "Running" and not has_ended(pod)), key=created,
                       default=None)
-        outcome = newest(Outcome, "outcome", termination_messages(ended)) if ended else None
+        words = last_words(ended) if ended else ()
+        outcome = next((found for one in words if (found := outcome_in([one.message], well=one.well))), None)
         asked = [running, None if outcome else ended]
         return cls(ended=ended, running=running, outcome=outcome,
                    logs={uid_of(pod): _log(pod) for pod in asked if pod and not out_of_reach(pod)})
 
 
 def _log(pod: Raw) -> PodLog:
+    container = working_container(pod)
     return PodLog(namespace=str(section(pod, "metadata").get("namespace") or ""), pod=name_of(pod),
-                  container=working_container(pod), ended=has_ended(pod))
+                  container=container, ended=has_ended(pod), well=container_ended_well(pod, container))
+
+
+def outcome_in(lines: Iterable[str], *, well: bool) -> Outcome | None:
+    """The first of ``lines``, the newest first, that is an outcome. A container that did not end ``well`` reports
+    errors alone: the builder ends with exit code 0 after each success, while a model can print any line before its
+    process is killed, and Kubernetes takes the end of the log for the message of a container that failed without."""
+    return next((one for one in documents(Outcome, "outcome", lines) if well or not one.ok), None)
 
 
 def newest(kind: type[T], event: str, lines: Iterable[str]) -> T | None:
-    """The first of ``lines`` that is a document of that kind. Other lines are other programs' words, or a document that
-    was cut off: neither is an error here. Lines are parsed up to ``PARSED_BYTES`` in all."""
+    """The first of ``lines`` that is a document of that kind."""
+    return next(iter(documents(kind, event, lines)), None)
+
+
+def documents(kind: type[T], event: str, lines: Iterable[str]) -> Iterable[T]:
+    """Those of that kind among ``lines``. Other lines are other programs' words, or a document that was cut off:
+    neither is an error here. Lines are parsed up to ``PARSED_BYTES`` in all."""
     left = PARSED_BYTES
     for line in lines:
         if event not in line:
             continue
         left -= len(line)
         if left < 0:
-            return None
+            return
         document: Any = _outcome(line) if kind is Outcome and len(line) <= REMEMBERED_BYTES else _document(kind, line)
         if document is not None and document.event == event:
-            found: T = document
-            return found
-    return None
+            yield document
 
 
 @lru_cache(maxsize=256)  # what a pod has said when it ended stays, and each pass reads it

@@ -13,9 +13,9 @@ from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
 from enginewright.core.backoff import Backoff
 from enginewright.observe.keys import Key
-from enginewright.observe.reports import PodLog, Said, newest
+from enginewright.observe.reports import PodLog, Said, newest, outcome_in
 from enginewright.reconcile.queue import WorkQueue
-from enginewright_builder.contract import Outcome, Progress
+from enginewright_builder.contract import Progress
 
 LINES: Final = 40
 DEADLINE: Final = 3.0
@@ -107,5 +107,5 @@ class LogReader:
 def _said(followed: _Followed, lines: list[str]) -> Said:
     before = followed.said
     if followed.log.ended:
-        return replace(before, outcome=newest(Outcome, "outcome", lines), tried=True)
+        return replace(before, outcome=outcome_in(lines, well=followed.log.well), tried=True)
     return replace(before, progress=newest(Progress, "progress", lines) or before.progress)

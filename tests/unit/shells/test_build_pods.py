@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from enginewright.observe.pods import out_of_reach, pod_view, termination_messages, working_container
+from enginewright.observe.pods import LastWords, last_words, out_of_reach, pod_view, working_container
 
 RUNNING: dict[str, Any] = {"running": {"startedAt": "2026-11-25T10:00:00Z"}}
 INITIALISING: dict[str, Any] = {"waiting": {"reason": "PodInitializing"}}
@@ -78,7 +78,8 @@ def test_a_server_that_ended_by_itself(server: Any, last: Any, end: tuple[str, s
 
 def test_the_outcome_is_what_the_builder_said_last() -> None:
     raw = pod("Failed", DONE, ended(143, message="the server's log"), ended(2, message="outcome of the proof"))
-    assert list(termination_messages(raw)) == ["outcome of the proof", "outcome of the build"]
+    assert list(last_words(raw)) == [LastWords("outcome of the proof", well=False),
+                                     LastWords("outcome of the build", well=True)]
 
 
 def test_a_server_that_is_not_ready_does_not_put_the_pod_out_of_reach() -> None:
