@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.offline.command import batch
 from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
+from enginewright_builder.source_variables import take_source_variables
 from enginewright_builder.system import available_cpus, limit_threads
 from enginewright_builder.termination import leave_outcome
 from enginewright_builder.tracing import tracing
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGTERM, _interrupt)
+    take_source_variables(os.environ)
     # Before any numeric library is imported.
     limit_threads(available_cpus())
     if words[:1] == ["resolve"]:

@@ -18,6 +18,7 @@ from enginewright_builder.sources.digest import content_digest
 from enginewright_builder.sources.places import as_written
 from support import object_store as stores
 from support.fetched import content, got
+from support.in_a_job import resolve_container, resolved
 from support.models import mlp
 from support.object_store import ObjectStore
 
@@ -178,10 +179,22 @@ def test_a_resolve_step_takes_model_and_samples_from_a_store(store: ObjectStore,
     (tmp_path / "store").mkdir()
     request = BuildRequest(model_name="tiny", source=SourceRequest(uri="s3://onnx/tiny"),
                            store_path=str(tmp_path / "store"))
-    resolved = resolve(request, tmp_path / "scratch")
-    assert (resolved.source.format, resolved.source.digest) == ("onnx", content_digest(store.root / "onnx" / "tiny"))
+    found = resolve(request, tmp_path / "scratch")
+    assert (found.source.format, found.source.digest) == ("onnx", content_digest(store.root / "onnx" / "tiny"))
     broken = replace(request, source=SourceRequest(uri="s3://onnx/broken"))
     with pytest.raises(UserError) as caught:
         resolve(broken, tmp_path / "other")
     told = as_written(caught.value.report(), broken, tmp_path / "other")
     assert str(tmp_path) not in f"{told.message}{told.value}{told.remedy}"
+
+
+def test_a_job_reads_with_the_secret_of_its_object(server: ObjectStore, tmp_path: Path) -> None:
+    server.put("secrets", {"model.onnx": mlp().SerializeToString()})
+    container = resolve_container("s3://secrets/model.onnx", "bucket")
+    secret = {**server.environment, "AWS_SECRET_ACCESS_KEY": f"{server.environment['AWS_SECRET_ACCESS_KEY']}\n"}
+    outcome, _ = resolved("s3://secrets/model.onnx", container, {"bucket": secret}, tmp_path / "job")
+    assert outcome.ok, outcome.error
+    secret["AWS_SECRET_ACCESS_KEY"] = "wrong"
+    outcome, _ = resolved("s3://secrets/model.onnx", container, {"bucket": secret}, tmp_path / "another")
+    assert outcome.error is not None
+    assert outcome.error.reason == "SourceAccessDenied"

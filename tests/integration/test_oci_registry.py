@@ -22,6 +22,7 @@ from enginewright_builder.sources.signature import check_signature
 from support import oci_registry
 from support.artifacts import Artifact, artifact, image, index, member, modelpack, oras, oras_folder, tar
 from support.fetched import content, got
+from support.in_a_job import resolve_container, resolved
 from support.models import mlp
 from support.oci_registry import PASSWORD, USER, OciRegistry
 from support.signing import new_key, sign
@@ -229,11 +230,19 @@ def test_a_resolve_step_takes_model_and_samples_from_a_registry(hub: OciRegistry
     (tmp_path / "volume/model.onnx").write_bytes(graph)
     request = BuildRequest(model_name="tiny", source=SourceRequest(uri=f"oci://{hub.address}/team/tiny:1"),
                            store_path=str(tmp_path / "store"))
-    resolved = resolve(request, tmp_path / "scratch")
-    assert (resolved.source.format, resolved.source.digest) == ("onnx", content_digest(tmp_path / "volume"))
+    found = resolve(request, tmp_path / "scratch")
+    assert (found.source.format, found.source.digest) == ("onnx", content_digest(tmp_path / "volume"))
     broken = replace(request, source=SourceRequest(uri=f"oci://{hub.address}/team/broken:1/net"))
     with pytest.raises(UserError) as caught:
         resolve(broken, tmp_path / "other")
     told = as_written(caught.value.report(), broken, tmp_path / "other")
     assert str(tmp_path) not in f"{told.message}{told.value}{told.remedy}"
     assert f"oci://{hub.address}/team/broken:1/net/model.onnx" in told.value
+
+
+def test_a_job_reads_with_the_secret_that_image_pulls_have(server: OciRegistry, tmp_path: Path) -> None:
+    server.push("team/job", "1", oras({"model.onnx": mlp().SerializeToString()}))
+    uri = f"oci://{server.address}/team/job:1"
+    secret = {".dockerconfigjson": docker_config(server.address), "REGISTRY_PLAIN_HTTP": server.address}
+    outcome, _ = resolved(uri, resolve_container(uri, "pulls"), {"pulls": secret}, tmp_path / "job")
+    assert outcome.ok, outcome.error

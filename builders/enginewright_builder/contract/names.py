@@ -10,6 +10,18 @@ TERMINATION_MESSAGE_BYTES = 4096
 
 # Before the names of the variables that give a Job or replica the credentials of a store in a bucket.
 STORE_VARIABLES = "ENGINEWRIGHT_STORE_"
+# And of those that give a Job the credentials of a source.
+SOURCE_VARIABLES = "ENGINEWRIGHT_SOURCE_"
+# The way to other servers: none of these names a file that is run or loaded, or a device.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
+CONNECTION_VARIABLES = (*_PROXIES, *(name.lower() for name in _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR",
+                        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE")
+# What clients of sources read: they know more variables of these clouds and registries than their documents.
+CREDENTIAL_VARIABLES = ("HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*")
+# The one entry of a Secret that image pulls use.
+PULL_ENTRY = ".dockerconfigjson"
+# Entries of a source's Secret that count.
+SOURCE_ENTRIES = (*CONNECTION_VARIABLES, *CREDENTIAL_VARIABLES, PULL_ENTRY)
 
 # The Secret that build Jobs sign engines with, and its entries: one that signs and verifies, one that verifies only.
 SIGNING_SECRET = "enginewright-engine-signing"  # noqa: S105  (a name)

@@ -1,8 +1,8 @@
 """The registry's credentials, as the environment has them.
 
-A Secret of type ``kubernetes.io/dockerconfigjson``, which image pulls use, has one entry, ``.dockerconfigjson``: as
-``envFrom`` takes names with dots, that is the name of the variable. ``REGISTRY_USERNAME`` and ``REGISTRY_PASSWORD`` say
-the same in plain words, for every registry that is read. By hand it is what ``docker login`` left behind.
+A Secret of type ``kubernetes.io/dockerconfigjson``, which image pulls use, has one entry, ``.dockerconfigjson``, and
+names of variables may have dots. ``REGISTRY_USERNAME`` and ``REGISTRY_PASSWORD`` say the same in plain words, for every
+registry that is read. By hand it is what ``docker login`` left behind.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from enginewright_builder.contract import PULL_ENTRY
 from enginewright_builder.sources.remote import bad_credentials
 
-PULL_ENTRY = ".dockerconfigjson"
 _PAIR = ("REGISTRY_USERNAME", "REGISTRY_PASSWORD")
 _MADE_BY = "make the Secret with kubectl create secret docker-registry"
 # One registry by the names that it has had.

@@ -1,4 +1,4 @@
-"""Credentials for a store in a bucket, and the parts of a pod that carry them."""
+"""Credentials for a source, and for a store in a bucket, and the parts of a pod that carry them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from enginewright.core.spec import Spec, StoreSpec
 from enginewright.core.spec.base import in_bucket
-from enginewright_builder.contract import STORE_VARIABLES
+from enginewright_builder.contract import SOURCE_VARIABLES, STORE_VARIABLES
 
 SECRET, ACCOUNT = "secret", "serviceAccount"
 
@@ -25,9 +25,19 @@ def access_of(store: StoreSpec) -> dict[str, str]:
 
 
 def store_variables(access: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Of a container's ``envFrom``. Those of the source have the same names, without the prefix."""
-    secret = access.get(SECRET)
-    return [{"prefix": STORE_VARIABLES, "secretRef": {"name": secret}}] if secret else []
+    """Of a container's ``envFrom``."""
+    return _variables(STORE_VARIABLES, access.get(SECRET, ""))
+
+
+def source_variables(spec: Spec) -> list[dict[str, Any]]:
+    """Of a container's ``envFrom``."""
+    secret = spec.source.secret_ref
+    return _variables(SOURCE_VARIABLES, secret.name if secret else "")
+
+
+def _variables(prefix: str, secret: str) -> list[dict[str, Any]]:
+    """Behind a prefix: a user who writes the Secret chooses the names of its entries, such as ``LD_PRELOAD``."""
+    return [{"prefix": prefix, "secretRef": {"name": secret}}] if secret else []
 
 
 def account_of(name: str) -> dict[str, str]:

@@ -50,6 +50,10 @@ class Placement:
     device: DeviceRequest = field(default_factory=DeviceRequest)
     description: str = "CPU"
 
+    @property
+    def has_device(self) -> bool:
+        return bool(self.limits or self.claim)
+
 
 def place(spec: Spec, source_bytes: int, config: OperatorConfig, *, profile: str = "") -> Placement | Problem:
     """Where pods of ``spec`` run. ``source_bytes`` (of the resolved source; 0 when not resolved yet) sizes

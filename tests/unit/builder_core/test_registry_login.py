@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from enginewright_builder.contract import PULL_ENTRY
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.registry_login import PULL_ENTRY, Login, login_for
+from enginewright_builder.sources.registry_login import Login, login_for
 
 
 @pytest.fixture(autouse=True)

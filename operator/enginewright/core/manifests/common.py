@@ -82,8 +82,8 @@ def container_security(*, read_only_root: bool = True) -> JSON:
 
 
 def no_devices() -> JSON:
-    """Of a container that was given none, of an image that the user chose: NVIDIA's runtime goes by this variable,
-    which images for GPUs set to ``all``."""
+    """Of a container that was given none: NVIDIA's runtime goes by this variable, which images for GPUs set to
+    ``all``."""
     return {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.access import ACCOUNT, account_of, store_access, store_variables
+from enginewright.core.access import ACCOUNT, account_of, source_variables, store_access, store_variables
 from enginewright.core.config import OperatorConfig, Resources
 from enginewright.core.manifests.common import (
     JSON,
@@ -16,6 +16,7 @@ from enginewright.core.manifests.common import (
     container_security,
     device_claims,
     metadata,
+    no_devices,
     node_placement,
     pod_security,
     pull_secrets,
@@ -133,14 +134,14 @@ def _container(spec: Spec, step: Step, config: OperatorConfig) -> JSON:
                 for index, claim in enumerate(source_claims(spec))),
               {"name": "store", "mountPath": STORE_PATH}, *step.mounts,
               *scratch_mounts()]
-    secret = spec.source.secret_ref
-    variables = [*([{"secretRef": {"name": secret.name}}] if secret else []), *store_variables(store_access(spec))]
+    variables = [*source_variables(spec), *store_variables(store_access(spec))]
     return {
         "name": step.kind,
         "image": config.images.builder,
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright-build"],
         "args": [step.kind, "--request", f"{REQUEST_PATH}/{REQUEST_FILE}"],
+        **({} if step.placement.has_device else {"env": [no_devices()]}),
         **({"envFrom": variables} if variables else {}),
         "resources": resources(step.default_resources, step.resources, step.placement),
         "securityContext": container_security(),

@@ -27,6 +27,7 @@ from enginewright.core.spec.pod_shape import (
     own_container,
 )
 from enginewright.core.spec.pod_template import JobPodTemplateSpec, PodTemplateSpec
+from enginewright_builder.contract import CONNECTION_VARIABLES, CREDENTIAL_VARIABLES
 
 # Where something is set that people look for here first.
 POD_ELSEWHERE = {"nodeSelector": "spec.placement.nodeSelector", "tolerations": "spec.placement.tolerations",
@@ -42,9 +43,7 @@ KUBERNETES = re.compile(r"([^/]+\.)?(kubernetes|k8s)\.io/.*")
 HARMLESS_KEYS = ("cluster-autoscaler.kubernetes.io/safe-to-evict", "kubectl.kubernetes.io/default-container")
 
 # Variables of the operator's containers: none of them names a file that is run or loaded, or a device.
-_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY")
-COMMON_ENV = (*_PROXIES, *(name.lower() for name in _PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
-              "CURL_CA_BUNDLE", "AWS_CA_BUNDLE", "LANG", "LC_ALL", "TZ")
+COMMON_ENV = (*CONNECTION_VARIABLES, "LANG", "LC_ALL", "TZ")
 # NVIDIA's runtime takes the node's devices from them, whatever the pod was given.
 DEVICE_ENV = "NVIDIA_"
 # What images run and read lies below these. Certificates alone may be put into them.
@@ -110,8 +109,7 @@ JOBS = Rules(
     own=(labels.COMPONENT_RESOLVE, labels.COMPONENT_BUILD),
     own_called="the containers of these Jobs",
     sidecars=False,
-    # The clients of sources know more variables of these clouds and registries than their documents.
-    own_env=(*COMMON_ENV, "HF_TOKEN", "HF_ENDPOINT", "AWS_*", "GOOGLE_*", "REGISTRY_*"),
+    own_env=(*COMMON_ENV, *CREDENTIAL_VARIABLES),
     reserved_volumes=("request", labels.SOURCE_VOLUMES, "store", "signature-key", "signing-keys",
                       labels.VOLUME_CAPTURE_KEYS, "tmp", "shm", "work", "witness", "control", "server-tmp",
                       "server-shm", labels.VOLUME_KEY, labels.VOLUME_TRUSTED, labels.VOLUME_STEPS,

@@ -122,10 +122,11 @@ class SourceSpec(SpecModel):
     signature: SignatureSpec | None = None
     """How the source must be signed. Absent: no signature is asked for. Not with https:// and hf:// sources."""
     secret_ref: SecretReference | None = None
-    """Credentials to read the source and the data: resolve and build Jobs have its entries as environment variables,
-    such as HF_TOKEN and HF_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, or
+    """Credentials to read the source and the data: resolve and build Jobs read its entries HF_TOKEN and HF_ENDPOINT,
+    AWS_* such as AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL, and GOOGLE_* such as
     GOOGLE_SERVICE_ACCOUNT_KEY; for a registry a Secret of type kubernetes.io/dockerconfigjson, or REGISTRY_USERNAME and
-    REGISTRY_PASSWORD."""
+    REGISTRY_PASSWORD; and those of proxies and certificates, such as HTTPS_PROXY and SSL_CERT_FILE. Other entries have
+    no effect."""
     service_account_name: AccountName = ""
     """ServiceAccount of resolve and build Jobs, where a cloud gives workloads an identity by it. Its own token is not
     mounted. Left out: the namespace's default."""
