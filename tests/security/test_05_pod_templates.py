@@ -118,7 +118,7 @@ def test_a_mount_does_not_lead_out_of_its_volume(more: JSON) -> None:
     assert mounted("serving", "/mine", **more)
 
 
-@given(st.sampled_from(["engine", "tmp", "shm", "smoke-test", "traces"]),
+@given(st.sampled_from(["engine", "tmp", "shm", "smoke-test", "traces", "verify-tmp", "quality-tmp", "batch-tmp"]),
        st.sampled_from(["server", "sidecar"]))
 def test_no_container_of_the_users_mounts_the_operators_volumes(volume: str, name: str) -> None:
     """The engine and what the smoke test runs lie in them."""

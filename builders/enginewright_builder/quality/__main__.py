@@ -81,7 +81,8 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    keep_running([sys.executable, "-m", *monitor(sys.argv[1:])], stop, memory_bytes())
+    # Without the working folder among the places of modules, as this process was started.
+    keep_running([sys.executable, "-P", "-m", *monitor(sys.argv[1:])], stop, memory_bytes())
     return 0
 
 

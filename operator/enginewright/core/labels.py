@@ -102,6 +102,9 @@ KEY_HEADER = "enginewright-model-control"
 # The socket that leads to the container that runs functions of a source's folder, and that one's scratch.
 VOLUME_STEPS, STEPS_PATH, STEPS_SOCKET = "python-steps", "/python-steps", "/python-steps/socket"
 VOLUME_STEPS_TMP = "python-steps-tmp"
+# Scratch of containers of ours beside a server, which may be of an image that the user chose: the server writes none of
+# it.
+VOLUME_VERIFY_TMP, VOLUME_QUALITY_TMP, VOLUME_BATCH_TMP = "verify-tmp", "quality-tmp", "batch-tmp"
 
 FINGERPRINT_LABEL_LENGTH = 32
 

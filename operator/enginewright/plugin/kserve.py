@@ -29,6 +29,8 @@ GROUP: Final = "serving.kserve.io"
 # By KServe's rules: the containers that serve, that it takes for a transformer, and that fetch models.
 SERVES, TRANSFORMS, FETCHES = "kserve-container", "transformer-container", "storage-initializer"
 FORMAT: Final = "triton"
+# Volumes that the quality monitor alone mounts.
+OF_MONITOR: Final = (labels.VOLUME_CAPTURE_KEYS, labels.VOLUME_QUALITY_TMP)
 # Parts of a pod that the runtime holds; the InferenceService holds all others.
 OF_RUNTIME: Final = ("containers", "volumes")
 Object = Mapping[str, Any]
@@ -70,8 +72,7 @@ def manifests(deployment: Object) -> tuple[JSON, JSON]:
             "supportedModelFormats": [{"name": FORMAT, "autoSelect": False}],  # of this engine alone
             "protocolVersions": ["v2", "grpc-v2"],
             "containers": _containers(pod["containers"]),
-            # The key of captures is the monitor's alone.
-            "volumes": [one for one in pod["volumes"] if one["name"] != labels.VOLUME_CAPTURE_KEYS],
+            "volumes": [one for one in pod["volumes"] if one["name"] not in OF_MONITOR],
         },
     }
     return runtime, _inference_service(deployment, pod)

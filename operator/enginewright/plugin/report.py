@@ -21,6 +21,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, POD
 from enginewright.core import labels
 from enginewright.core.manifests import proven_digest
+from enginewright.core.manifests.common import module
 from enginewright.core.manifests.deployment import STORE_VOLUME, engine_source
 from enginewright.plugin.wishes import WishError
 from enginewright_builder.contract import MANIFEST_BYTES, ContractError, Manifest
@@ -33,7 +34,7 @@ LINES = 1000
 MOST_BYTES = 8 << 20
 # Volumes that reach the store: its own, and the certificates that its bucket is trusted by.
 OF_STORE = (STORE_VOLUME, labels.VOLUME_TRUSTED)
-PRINT = ["python3", "-m", "enginewright_builder.show"]
+PRINT = module("show")
 Object = Mapping[str, Any]
 
 

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given, settings
 
 from enginewright.core import labels
-from enginewright.plugin.kserve import exported, manifests
+from enginewright.plugin.kserve import OF_MONITOR, exported, manifests
 from enginewright.plugin.wishes import WishError
 from support.children import children_of
 from support.kserve import pod_of
@@ -42,7 +42,7 @@ def test_the_pod_is_the_replicas_own(name: str, raw: Raw) -> None:
     assert deployment == before
     pod, own = pod_of(runtime, service), copy.deepcopy(deployment["spec"]["template"]["spec"])
     own["containers"] = [one for one in own["containers"] if one["name"] != labels.CONTAINER_QUALITY]
-    own["volumes"] = [one for one in own["volumes"] if one["name"] != labels.VOLUME_CAPTURE_KEYS]
+    own["volumes"] = [one for one in own["volumes"] if one["name"] not in OF_MONITOR]
     own["containers"][0]["name"] = "kserve-container"
     (verify,) = (one for one in own["initContainers"] if one["name"] == labels.CONTAINER_VERIFY)
     verify["name"] = "storage-initializer"

@@ -15,6 +15,8 @@ from enginewright.core.manifests.common import (
     sealed,
     short_hash,
     spread_over_nodes,
+    tmp_mount,
+    tmp_volume,
 )
 from enginewright.core.manifests.deployment import deployment
 from enginewright.core.manifests.job_defaults import with_defaults
@@ -99,7 +101,7 @@ def _pod(owner: Owner, batch: BatchSpec, record: EngineRecord, replica: JSON, co
         "initContainers": [*replica["initContainers"], *beside],
         "containers": [_runner(owner, batch, record, config)],
         "volumes": [*replica["volumes"], claim_volume(INPUT, claim_of(batch.input.uri) or ""),
-                    claim_volume(OUTPUT, claim_of(batch.output.uri) or "")],
+                    claim_volume(OUTPUT, claim_of(batch.output.uri) or ""), tmp_volume(labels.VOLUME_BATCH_TMP)],
     }
 
 
@@ -118,8 +120,7 @@ def _runner(owner: Owner, batch: BatchSpec, record: EngineRecord, config: Operat
         "terminationMessagePath": "/dev/termination-log",
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": INPUT, "mountPath": INPUT_PATH, "readOnly": True},
-                         {"name": OUTPUT, "mountPath": OUTPUT_PATH},
-                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+                         {"name": OUTPUT, "mountPath": OUTPUT_PATH}, tmp_mount(labels.VOLUME_BATCH_TMP)],
     }
     return {**runner, "env": given_no_devices(runner)}
 

@@ -114,12 +114,26 @@ def claim_volume(name: str, claim: str) -> JSON:
 
 def scratch_volumes(shared_memory: str) -> list[JSON]:
     """``/tmp``, the only writable folder, and ``/dev/shm``, which the Python backend and data loaders talk through."""
-    return [{"name": "tmp", "emptyDir": {}},
+    return [tmp_volume(),
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory}}]
 
 
 def scratch_mounts() -> list[JSON]:
-    return [{"name": "tmp", "mountPath": "/tmp"}, {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108  (in the pod)
+    return [tmp_mount(), {"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108  (in the pod)
+
+
+def tmp_volume(name: str = "tmp") -> JSON:
+    return {"name": name, "emptyDir": {}}
+
+
+def tmp_mount(volume: str = "tmp") -> JSON:
+    return {"name": volume, "mountPath": "/tmp"}  # noqa: S108  (in the pod)
+
+
+def module(name: str) -> list[str]:
+    """The command of a module of the builder's. ``-P``: Python would look into the working folder before it looks into
+    the image, and that is ``/tmp``, where anything may lie."""
+    return ["python3", "-P", "-m", f"enginewright_builder.{name}"]
 
 
 def pull_secrets(config: OperatorConfig, more: Sequence[JSON] = ()) -> JSON:

@@ -16,6 +16,7 @@ from enginewright.core.manifests.common import (
     container_security,
     device_claims,
     metadata,
+    module,
     node_placement,
     pod_security,
     pull_secrets,
@@ -24,6 +25,8 @@ from enginewright.core.manifests.common import (
     sealed,
     short_hash,
     spread_over_nodes,
+    tmp_mount,
+    tmp_volume,
 )
 from enginewright.core.manifests.pod_template import merge
 from enginewright.core.manifests.quality import Captures, language_model_monitor, monitor, trace_volumes
@@ -157,9 +160,10 @@ def _pod(owner: Owner, spec: Spec, record: EngineRecord, placement: Placement, c
         "containers": [_server(owner, spec, record, placement, config),
                        *_monitor(owner, spec, record, config, captures)],
         "volumes": [_engine_volume(spec, record), *_store_volume(spec, record),
-                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}},
+                    {"name": "smoke-test", "emptyDir": {"sizeLimit": SMOKE_SIZE}}, tmp_volume(labels.VOLUME_VERIFY_TMP),
                     *scratch_volumes(LANGUAGE_MODEL_SHARED_MEMORY if record.outcome.generate else SHARED_MEMORY),
                     *(trace_volumes() if spec.quality and not record.outcome.generate else []),
+                    *([tmp_volume(labels.VOLUME_QUALITY_TMP)] if spec.quality else []),
                     *([capture_key_volume()] if captures else []),
                     *(trusted_volumes(config) if in_bucket(spec.store.uri) else [])],
     }
@@ -240,7 +244,7 @@ def _verify(owner: Owner, spec: Spec, record: EngineRecord, config: OperatorConf
         "name": labels.CONTAINER_VERIFY,
         "image": config.images.operator,
         "imagePullPolicy": config.pull_policy,
-        "command": ["python3", "-m", "enginewright_builder.verify"],
+        "command": module("verify"),
         "args": [f"{ENGINE_PATH}/{record.fingerprint}", "--fingerprint", record.fingerprint,
                  _DIGEST, record.outcome.manifest_digest, "--smoke-test", SMOKE_PATH,
                  *(["--queue", queue_request(spec.serving.queue).to_json()] if spec.serving.queue else []),
@@ -253,8 +257,7 @@ def _verify(owner: Owner, spec: Spec, record: EngineRecord, config: OperatorConf
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "engine", "mountPath": ENGINE_PATH},
                          *([] if bucket else [{"name": STORE_VOLUME, "mountPath": STORE_PATH, "readOnly": True}]),
-                         {"name": "smoke-test", "mountPath": SMOKE_PATH},
-                         {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  (in the pod)
+                         {"name": "smoke-test", "mountPath": SMOKE_PATH}, tmp_mount(labels.VOLUME_VERIFY_TMP),
                          *(trusted_mounts(config) if bucket else [])],
     }
 
@@ -273,6 +276,5 @@ def _fits(spec: Spec, record: EngineRecord, placement: Placement, config: Operat
         "resources": resources(server_resources(spec, config, record), spec.serving.resources, placement),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [{"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True},
-                         {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+        "volumeMounts": [{"name": "smoke-test", "mountPath": SMOKE_PATH, "readOnly": True}, tmp_mount()],
     }]

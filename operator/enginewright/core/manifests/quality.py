@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from enginewright.core import labels
 from enginewright.core.config import OperatorConfig
-from enginewright.core.manifests.common import JSON, container_security, resources
+from enginewright.core.manifests.common import JSON, container_security, module, resources, tmp_mount
 from enginewright.core.manifests.signing import capture_key_mount
 from enginewright.core.spec.quality import QualitySpec
 from enginewright_builder.contract import REFERENCE_FOLDER
@@ -83,13 +83,13 @@ def _container(quality: QualitySpec, config: OperatorConfig, words: list[str], m
         "name": labels.CONTAINER_QUALITY,
         "image": config.images.builder,
         "imagePullPolicy": config.pull_policy,
-        "command": ["python3", "-m", "enginewright_builder.quality"],
+        "command": module("quality"),
         "args": words,
         "ports": [{"name": labels.PORT_QUALITY, "containerPort": labels.QUALITY_PORT, "protocol": "TCP"}],
         "resources": resources(config.quality_resources, quality.resources),
         "securityContext": container_security(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [*mounts, {"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
+        "volumeMounts": [*mounts, tmp_mount(labels.VOLUME_QUALITY_TMP)],
     }
 
 

@@ -96,7 +96,8 @@ SERVING = Rules(
     reserved_ports={port.name: port.number for server in (TRITON, VLLM) for port in server.ports}
     | {labels.PORT_QUALITY: labels.QUALITY_PORT},
     reserved_volumes=("engine", "engine-store", "tmp", "shm", "smoke-test", labels.VOLUME_TRACES,
-                      labels.VOLUME_CAPTURE_KEYS, labels.VOLUME_TRUSTED),
+                      labels.VOLUME_CAPTURE_KEYS, labels.VOLUME_TRUSTED, labels.VOLUME_VERIFY_TMP,
+                      labels.VOLUME_QUALITY_TMP, labels.VOLUME_BATCH_TMP),
     reserved_paths=("/models", "/smoke-test", "/tmp", "/dev/shm", "/engine", "/store",  # noqa: S108  (in the pod)
                     "/reference", labels.TRACES_PATH, labels.TRUSTED_PATH, labels.CAPTURES_PATH,
                     labels.CAPTURE_KEYS_PATH),
