@@ -14,6 +14,11 @@ cd "$folder"
 
 say "checksums"
 sha256sum --check --strict --quiet SHA256SUMS
+# Signed on their own, or made of the sums.
+beside=(SHA256SUMS SHA256SUMS.sig provenance.intoto.jsonl release.pub)
+unnamed="$(LC_ALL=C comm -23 <(find . -mindepth 1 | sed 's|^\./||' | LC_ALL=C sort) \
+  <({ sed 's/^[0-9a-f]* [ *]//' SHA256SUMS; printf '%s\n' "${beside[@]}"; } | LC_ALL=C sort))"
+[[ -z "$unnamed" ]] || die "SHA256SUMS does not name these files of $folder: ${unnamed//$'\n'/, }; remove them"
 
 if [[ -f SHA256SUMS.sig ]]; then
   [[ -n "$key" ]] || warn "no public key given: using release.pub of the same folder"
