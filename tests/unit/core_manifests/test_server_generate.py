@@ -38,6 +38,10 @@ def test_it_imports_what_the_pod_brings_and_what_the_image_names(tmp_path: Path,
     assert "--middleware=renewing.Renewing" in asked["args"]
 
 
+def test_it_downloads_nothing_that_clients_name() -> None:
+    assert "--allowed-media-domains=none.invalid" in container()["args"]
+
+
 def test_a_draft_is_mounted_where_the_servers_words_say() -> None:
     word = '--speculative-config={"method":"draft_model","model":"{draft}","num_speculative_tokens":2}'
     asked = container(words=("--dtype=float32", word), draft="small")

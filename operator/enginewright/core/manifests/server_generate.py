@@ -31,6 +31,9 @@ ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK"
 # image's own of that name.
 _START = f'PYTHONPATH={SMOKE_PATH}${{PYTHONPATH:+:$PYTHONPATH}} exec "$0" "$@"'
 _RENEWING = "--middleware=renewing.Renewing"
+# Of a model that also takes images, vLLM downloads those whose addresses clients name, unless it knows domains that it
+# may ask. No domain has this name (RFC 2606); clients can still send images as data: URLs.
+_NO_DOWNLOADS = "--allowed-media-domains=none.invalid"
 # Beside the model's folder, which has the name of an object: none begins so.
 _DRAFT = f"{MODELS_PATH}/.draft"
 
@@ -48,7 +51,7 @@ def language_model_server(owner: Owner, spec: Spec, record: EngineRecord, summar
         "command": ["/bin/sh", "-c", _START, *VLLM.program],
         "args": [model, f"--served-model-name={owner.served_as}", *with_draft(summary.words, _DRAFT),
                  *VLLM.port_words,
-                 VLLM.exit_word(config.exit_timeout), _RENEWING],
+                 VLLM.exit_word(config.exit_timeout), _RENEWING, _NO_DOWNLOADS],
         "env": [*([no_devices()] if spec.placement.accelerator == "cpu" else []),
                 *({"name": name, "value": value}
                   for name, value in sorted({**summary.environment, **ENVIRONMENT}.items()))],
