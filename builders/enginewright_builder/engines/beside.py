@@ -19,8 +19,9 @@ _NICE = 10
 
 
 def environment() -> dict[str, str]:
-    """In which a Python process finds all that this one does."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    """In which a Python process finds all that this one does, and nothing in the current folder: a build by hand may
+    run among downloaded files."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
 
 
 class BesideProcess:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import datetime
 import multiprocessing
+import os
 import shlex
 import sys
 import tempfile
@@ -149,6 +150,7 @@ class _Drives:
 
 async def in_a_process(task: sut.Drive) -> dict[str, int]:
     """Failed requests by kind. Cancelling it ends the process as well. Raises what :func:`sut.drive` raises."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # else spawn's process looks for its first modules in the current folder
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=sut.report, args=(task, sender), daemon=True)

@@ -120,8 +120,11 @@ def test_on_windows_a_program_starts_the_plugin_beside_it(tmp_path: Path) -> Non
     link = tmp_path / "bin" / "kubectl-optimisedmodel.exe"
     link.parent.mkdir()
     link.symlink_to(program)
-    done = subprocess.run([sys.executable, link, "explain", "minilm"], text=True, capture_output=True, timeout=240,
-                          check=False)
+    stranger = tmp_path / "downloads"
+    stranger.mkdir()
+    (stranger / "pathlib.py").write_text("print('taken')")
+    done = subprocess.run([sys.executable, link, "explain", "minilm"], cwd=stranger, text=True, capture_output=True,
+                          timeout=240, check=False)
     assert done.stdout == "here explain minilm\n", done.stderr
 
 
@@ -144,17 +147,35 @@ def test_every_platform_that_users_have_gets_an_archive(manifest: dict[str, Any]
         ("windows", "amd64"): "kubectl-optimisedmodel.exe"}
 
 
-def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:
-    """Through a link, as krew installs it, and whatever the name of Python is."""
-    home, path = tmp_path / "store", tmp_path / "bin"
+def _installed(folder: Path, program: str) -> Path:
+    """The launcher in a folder of links, as krew installs it, beside a plugin that is ``program``."""
+    home, path = folder / "store", folder / "bin"
     package = home / "lib" / "enginewright" / "plugin"
     package.mkdir(parents=True)
     path.mkdir()
-    for folder in (package.parent, package):  # without these an installed package of the name would come first
-        (folder / "__init__.py").touch()
-    (package / "__main__.py").write_text("import sys; print('here', *sys.argv[1:])")
-    launcher = Path(shutil.copy(KREW / "kubectl-optimisedmodel", home))
-    (path / "kubectl-optimisedmodel").symlink_to(launcher)
+    for each in (package.parent, package):  # without these an installed package of the name would come first
+        (each / "__init__.py").touch()
+    (package / "__main__.py").write_text(program)
+    (path / "kubectl-optimisedmodel").symlink_to(shutil.copy(KREW / "kubectl-optimisedmodel", home))
+    return path
+
+
+def test_the_launcher_runs_no_python_of_the_current_folder(tmp_path: Path) -> None:
+    path = _installed(tmp_path, "import argparse, json; print('here')")
+    stranger = tmp_path / "downloads"
+    package = stranger / "enginewright" / "plugin"
+    package.mkdir(parents=True)
+    for file in (stranger / "argparse.py", stranger / "sys.py", stranger / "runpy.py", package.parent / "__init__.py",
+                 package / "__init__.py", package / "__main__.py"):
+        file.write_text("print('taken')")
+    done = subprocess.run([path / "kubectl-optimisedmodel", "explain", "minilm"], cwd=stranger, text=True,
+                          capture_output=True, timeout=240, check=False)
+    assert done.stdout == "here\n", done.stderr
+
+
+def test_what_krew_links_to_starts_the_plugin_beside_it(tmp_path: Path) -> None:
+    """Through a link, as krew installs it, and whatever the name of Python is."""
+    path = _installed(tmp_path, "import sys; print('here', *sys.argv[1:])")
 
     def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run([path / "kubectl-optimisedmodel", "explain", "minilm"], env=environment, text=True,
