@@ -1,5 +1,5 @@
-"""A file in the folder where a program starts becomes a module of it: downloaded Python runs with the rights of the user
-who builds by hand beside it.
+"""A file in the folder where a program starts becomes a module of it: downloaded Python runs with the rights of who
+builds by hand beside it.
 
 ``tests/unit/hack_krew/test_krew.py`` has the same attack on the plugin.
 """

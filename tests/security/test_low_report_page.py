@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from enginewright.clients.resources import DEPLOYMENT, Resource
 from enginewright.core.manifests import deployment
 from enginewright.plugin.report import fetch
 from enginewright.plugin.wishes import WishError
@@ -41,9 +42,6 @@ class Cluster:
         self._deployment = deployment(children.owner, children.spec, record, children.placement, children.config)
         self._root, self._said = root, ""
 
-    async def list_all(self, *args: object, **kwargs: object) -> list[Any]:
-        return [self._deployment]
-
     async def create(self, pod: dict[str, Any], *, namespace: str) -> dict[str, Any]:
         (container,) = pod["spec"]["containers"]
         assert all(mount["mountPath"] == "/store" and mount["readOnly"] for mount in container["volumeMounts"])
@@ -55,8 +53,8 @@ class Cluster:
         self._said = done.stdout + done.stderr
         return {"metadata": {"name": "reader"}}
 
-    async def get(self, *args: object) -> dict[str, Any]:
-        return {"status": {"phase": "Succeeded"}}
+    async def get(self, resource: Resource, *args: object) -> dict[str, Any]:
+        return self._deployment if resource == DEPLOYMENT else {"status": {"phase": "Succeeded"}}
 
     async def logs(self, *args: object, **kwargs: object) -> str:
         return self._said
@@ -84,7 +82,9 @@ def engine(children: Children, tmp_path: Path) -> tuple[Cluster, Path]:
 
 
 async def shown(cluster: Cluster, children: Children, file: str) -> bytes:
-    return await fetch(cluster, "models", "net", children.revision, file)  # type: ignore[arg-type]
+    owner = children.owner
+    obj = {"metadata": {"name": owner.name, "namespace": owner.namespace, "uid": owner.uid}}
+    return await fetch(cluster, obj, children.revision, file)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("file", sorted(REPORTS))

@@ -1,9 +1,8 @@
 """Bringing an engine's ``report.html`` out of the store, which only pods can read.
 
-A pod that runs for a second prints the file and the engine's manifest; the image, the store's claim or bucket and the
-engine are those with which the serving revision checks its engine. The manifest has to have the digest that the
-operator wrote into that revision, and the file the digest that the manifest has: what another writer put into the store
-never gets to a person's browser.
+A pod that runs for a second (:mod:`report_pod`) prints the file and the engine's manifest. The manifest has to have the
+digest that the operator wrote into the serving revision and the object's status, and the file the digest that the
+manifest has: what another writer put into the store never gets to a person's browser.
 """
 
 from __future__ import annotations
@@ -17,72 +16,58 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, POD
-from enginewright.core import labels
 from enginewright.core.manifests import proven_digest
-from enginewright.core.manifests.common import module
-from enginewright.core.manifests.deployment import STORE_VOLUME, engine_source
+from enginewright.core.manifests.deployment import deployment_name
+from enginewright.core.status import read_status
+from enginewright.plugin.report_pod import DEADLINE_SECONDS, fingerprint_of, reader
 from enginewright.plugin.wishes import WishError
 from enginewright_builder.contract import MANIFEST_BYTES, ContractError, Manifest
 
 POLL_SECONDS = 0.5
-DEADLINE_SECONDS = 90.0
 # A page is one line, which the node keeps in pieces of 16 KiB and counts one by one.
 LINES = 1000
 # Of the manifest and the file, packed and in base64. A page with its charts has some 200 KB.
 MOST_BYTES = 8 << 20
-# Volumes that reach the store: its own, and the certificates that its bucket is trusted by.
-OF_STORE = (STORE_VOLUME, labels.VOLUME_TRUSTED)
-PRINT = module("show")
 Object = Mapping[str, Any]
 
 
-def reader(name: str, deployment: Object, file: str) -> dict[str, Any]:
-    """The pod. Raises :class:`WishError` where the Deployment is none of ours, or was made by an earlier release."""
-    template = deployment["spec"]["template"]["spec"]
-    verify = next((one for one in template.get("initContainers", ()) if one["name"] == labels.CONTAINER_VERIFY), None)
-    if verify is None:
-        raise WishError(f"Deployment {deployment['metadata']['name']} has no container {labels.CONTAINER_VERIFY}")
-    source = engine_source(template)
-    if not source:
-        raise WishError(f"Deployment {deployment['metadata']['name']} was made by an earlier release, whose reports "
-                        "cannot be checked; the next revision's can")
-    keep = ("serviceAccountName", "imagePullSecrets", "securityContext", "tolerations", "nodeSelector", "affinity")
-    fingerprint = verify["args"][0].rpartition("/")[2]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"generateName": f"{name}-report-", "labels": {labels.MANAGED_BY: "kubectl-optimisedmodel"}},
-        "spec": {
-            **{key: template[key] for key in keep if key in template},
-            "automountServiceAccountToken": False,
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": int(DEADLINE_SECONDS),
-            "containers": [{
-                **{key: verify[key] for key in ("image", "imagePullPolicy", "env", "envFrom", "resources",
-                                                "securityContext") if key in verify},
-                "name": "report",
-                "command": [*PRINT, source, fingerprint, proven_digest(template), file],
-                "volumeMounts": [mount for mount in verify["volumeMounts"] if mount["name"] in OF_STORE],
-            }],
-            "volumes": [volume for volume in template["volumes"] if volume["name"] in OF_STORE],
-        },
-    }
+async def deployment_of(client: KubeClient, obj: Object, revision: str) -> Object:
+    """The Deployment that the operator made for ``revision`` of the OptimisedModel ``obj``. Raises WishError,
+    ClientError."""
+    meta = obj["metadata"]
+    called = deployment_name(meta["name"], revision)
+    try:
+        found = await client.get(DEPLOYMENT, meta["namespace"], called)
+    except NotFoundError as error:
+        raise WishError(f"{meta['name']} has no Deployment of revision {revision}") from error
+    owners = [one for one in found["metadata"].get("ownerReferences") or () if one.get("controller")]
+    if [one.get("uid") for one in owners] != [meta["uid"]]:
+        named = ", ".join(f"{one.get('kind')} {one.get('name')}" for one in owners) or "none"
+        raise WishError(f"Deployment {called} is not the operator's: its controller is {named}, and not OptimisedModel "
+                        f"{meta['name']} with uid {meta['uid']}")
+    return found
 
 
-async def deployment_of(client: KubeClient, namespace: str, name: str, revision: str) -> Object:
-    """Raises WishError, ClientError."""
-    selector = labels.as_selector(labels.revision_selector(name, revision))
-    found = await client.list_all(DEPLOYMENT, namespace, labels=selector)
-    if not found:
-        raise WishError(f"{name} has no Deployment of revision {revision}")
-    return found[0]
+def proven(obj: Object, deployment: Object) -> str:
+    """The digest of the manifest of the engine that ``deployment`` serves. Raises :class:`WishError` where the status
+    of ``obj`` has another one for the same engine."""
+    found, engine = proven_digest(deployment["spec"]["template"]["spec"]), read_status(obj.get("status")).engine
+    known = engine.manifest_digest if engine and engine.fingerprint == fingerprint_of(deployment) else None
+    if known and known != found:
+        raise WishError(f"Deployment {deployment['metadata']['name']} names manifest {found or 'none'} for the engine, "
+                        f"and status.engine.manifestDigest is {known}: the engine was built again and the replicas "
+                        "follow, or another writer changed the Deployment")
+    return found
 
 
-async def fetch(client: KubeClient, namespace: str, name: str, revision: str, file: str) -> bytes:
-    """The content of ``file`` beside the engine of ``revision``. Raises WishError, ClientError."""
-    deployment = await deployment_of(client, namespace, name, revision)
+async def fetch(client: KubeClient, obj: Object, revision: str, file: str) -> bytes:
+    """The content of ``file`` beside the engine of ``revision`` of ``obj``. Raises WishError, ClientError."""
+    name, namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
+    deployment = await deployment_of(client, obj, revision)
+    digest = proven(obj, deployment)
     made = await client.create(reader(name, deployment, file), namespace=namespace)
     pod = made["metadata"]["name"]
     try:
@@ -93,7 +78,7 @@ async def fetch(client: KubeClient, namespace: str, name: str, revision: str, fi
         raise WishError(f"pod {pod} did not run within {DEADLINE_SECONDS:.0f} s; {why}") from None
     finally:
         await client.delete(POD, namespace, pod)
-    return checked(text, proven_digest(deployment["spec"]["template"]["spec"]), file)
+    return checked(text, digest, file)
 
 
 def traces(name: str, record: bytes) -> list[str]:

@@ -109,8 +109,8 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
         measured = await over_time(options.prometheus, obj, now, options.hours)
     if options.traces and str(options.file) == "-":
         raise wishes.WishError("--traces saves files beside the report's, and --file - saves none: leave one out")
-    content = await reports.fetch(client, options.namespace, options.name, stable, file)
-    traces = await _traces(client, options, stable, content) if options.traces else {}
+    content = await reports.fetch(client, obj, stable, file)
+    traces = await _traces(client, options, obj, content) if options.traces else {}
     if not options.json:
         content = _with_history(content, history.history(obj, now, measured))
     if str(options.file) == "-":
@@ -125,21 +125,17 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _traces(client: KubeClient, options: argparse.Namespace, revision: str, content: bytes) -> dict[str, bytes]:
+async def _traces(client: KubeClient, options: argparse.Namespace, obj: Object, content: bytes) -> dict[str, bytes]:
     """By the name of the file that it is saved as. ``content`` is of the report, as it was brought."""
-    record = content if options.json else await reports.fetch(client, options.namespace, options.name, revision,
-                                                              "build-report.json")
-    found = {}
-    for trace in reports.traces(options.name, record):
-        found[f"{options.name}-{trace.rpartition('/')[2]}"] = await reports.fetch(
-            client, options.namespace, options.name, revision, trace)
-    return found
+    revision = wishes.stable(obj)
+    record = content if options.json else await reports.fetch(client, obj, revision, "build-report.json")
+    return {f"{options.name}-{trace.rpartition('/')[2]}": await reports.fetch(client, obj, revision, trace)
+            for trace in reports.traces(options.name, record)}
 
 
 async def export(client: KubeClient, options: argparse.Namespace) -> int:
     obj = await _get(client, options)
-    revision = wishes.serving(obj, options.revision)
-    found = await reports.deployment_of(client, options.namespace, options.name, revision)
+    found = await reports.deployment_of(client, obj, wishes.serving(obj, options.revision))
     sys.stdout.write(kserve.exported(found))
     return 0
 

@@ -8,7 +8,7 @@ import pytest
 
 from enginewright.core.config import OperatorConfig, TrustedCA
 from enginewright.core.manifests import gc_job
-from enginewright.plugin.report import reader
+from enginewright.plugin.report_pod import reader
 from support.children import children_of
 
 JSON = dict[str, Any]

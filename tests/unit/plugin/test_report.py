@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from enginewright.core.manifests import proven_digest
-from enginewright.plugin.report import PRINT, checked, reader, traces
+from enginewright.plugin.report import checked, traces
+from enginewright.plugin.report_pod import PRINT, reader
 from enginewright.plugin.wishes import WishError
 from enginewright_builder.contract import FileEntry, Manifest, Outcome
 

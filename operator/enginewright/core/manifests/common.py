@@ -69,7 +69,12 @@ def short_hash(value: Any, digits: int) -> str:
 
 def pod_security(config: OperatorConfig) -> JSON:
     """On OpenShift without ids: its security context constraint gives those of the namespace, and refuses others."""
-    ids = {} if config.openshift else {"runAsUser": UID, "runAsGroup": UID, "fsGroup": UID}
+    return restricted_pod(own_ids=not config.openshift)
+
+
+def restricted_pod(*, own_ids: bool) -> JSON:
+    """``own_ids``: with the user of Enginewright's images."""
+    ids = {"runAsUser": UID, "runAsGroup": UID, "fsGroup": UID} if own_ids else {}
     return {"runAsNonRoot": True, **ids,
             "fsGroupChangePolicy": "OnRootMismatch", "seccompProfile": {"type": "RuntimeDefault"}}
 
