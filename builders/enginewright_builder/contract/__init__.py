@@ -116,6 +116,7 @@ from enginewright_builder.contract.outcome import (
     proves,
     shard_range,
 )
+from enginewright_builder.contract.plain_text import printable
 from enginewright_builder.contract.quality import QualityReport
 from enginewright_builder.contract.request import (
     FINGERPRINT_VERSION,
@@ -262,6 +263,7 @@ __all__ = [
     "canonical",
     "dumps",
     "load",
+    "printable",
     "proves",
     "quoted",
     "requests_needed",

@@ -20,6 +20,7 @@ from enginewright.core.planner.nodes import fleet_of
 from enginewright.core.planner.planner import plan
 from enginewright.core.planner.report import as_data, as_text, grouped, mig_parted
 from enginewright.core.problems import Problem
+from enginewright_builder.contract import printable
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -50,10 +51,10 @@ def act(options: argparse.Namespace) -> int:
     try:
         models, nodes = _inputs(options)
     except UnreadableError as error:
-        print(f"enginewright: {error}", file=sys.stderr)
+        print(printable(f"enginewright: {error}"), file=sys.stderr)
         return EXIT_USAGE
     except ClientError as error:
-        print(f"enginewright: {error}; with -f FILE and --nodes FILE no cluster is asked", file=sys.stderr)
+        print(printable(f"enginewright: {error}; with -f FILE and --nodes FILE no cluster is asked"), file=sys.stderr)
         return EXIT_USAGE
     fleet = fleet_of(nodes)
     if isinstance(fleet, list):
@@ -67,13 +68,13 @@ def act(options: argparse.Namespace) -> int:
         print(json.dumps(as_data(made, fleet.gpus, notes), indent=2))
     else:
         fragment = yaml.safe_dump(mig_parted(made, fleet.gpus), sort_keys=False, default_flow_style=None, width=120)
-        print(as_text(made, notes, fragment), end="")
+        print(printable(as_text(made, notes, fragment)), end="")
     return 0
 
 
 def _refuse(problems: Sequence[Problem]) -> int:
     for problem in problems:
-        print(f"enginewright: {problem}", file=sys.stderr)
+        print(printable(f"enginewright: {problem}"), file=sys.stderr)
     return EXIT_REFUSED
 
 

@@ -17,6 +17,7 @@ from enginewright.core.spec import Spec, parse_spec, validate, validate_name
 from enginewright.core.spec.cautions import Caution, cautions
 from enginewright.core.spec.fleet import classes_of
 from enginewright.core.spec.validate import validate_member_name
+from enginewright_builder.contract import printable
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -40,23 +41,21 @@ def check_files(options: argparse.Namespace) -> int:
         for one in found:
             if isinstance(one, FileError):
                 unread = True
-                print(one, file=sys.stderr)
+                print(printable(str(one)), file=sys.stderr)
             else:
                 models += 1
                 refused |= _report(path, one)
         if not found:
-            print(f"{path}: holds no {API_VERSION} {KIND}", file=sys.stderr)
+            print(printable(f"{path}: holds no {API_VERSION} {KIND}"), file=sys.stderr)
     return EXIT_USAGE if unread or not models else EXIT_REFUSED if refused else 0
 
 
 def _report(path: Path, document: dict[str, Any]) -> bool:
     """Whether it is refused."""
     name, problems, warnings = _check(document)
-    print(f"{path}: {name}: {'refused' if problems else 'valid'}")
-    for problem in problems:
-        print(f"  {problem}")
-    for warning in warnings:
-        print(f"  warning: {warning}")
+    said = [f"{path}: {name}: {'refused' if problems else 'valid'}", *(f"  {problem}" for problem in problems),
+            *(f"  warning: {warning}" for warning in warnings)]
+    print(printable("\n".join(said)))  # a manifest may come from anywhere
     return bool(problems)
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
 from enginewright.core.reasons import Condition
+from enginewright_builder.contract import printable
 
 # The limit that metav1.Condition sets on a message.
 MESSAGE_LIMIT = 32768
@@ -109,7 +110,7 @@ def _entry(before: Mapping[str, Any], verdict: Verdict, generation: int, now: da
         "type": str(verdict.type),
         "status": verdict.status,
         "reason": str(verdict.reason),
-        "message": verdict.message[:MESSAGE_LIMIT],
+        "message": printable(verdict.message)[:MESSAGE_LIMIT],
         "observedGeneration": generation,
         "lastTransitionTime": kept if parse_timestamp(kept) else timestamp(now),
     }

@@ -10,6 +10,7 @@ from enginewright.core.conditions import Verdict, find
 from enginewright.core.plan import Event
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import DecisionStatus
+from enginewright_builder.contract import printable
 
 # What ``events.k8s.io`` allows an event's note, in bytes.
 NOTE_LIMIT = 1024
@@ -91,7 +92,8 @@ def decision_event(decision: DecisionStatus) -> Event:
 
 
 def shorten(note: str) -> str:
-    """At most :data:`NOTE_LIMIT` bytes of UTF-8, never half a character."""
+    """At most :data:`NOTE_LIMIT` bytes of UTF-8, never half a character, and none that a terminal acts on."""
+    note = printable(note)
     raw = note.encode()
     if len(raw) <= NOTE_LIMIT:
         return note

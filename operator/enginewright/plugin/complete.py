@@ -19,6 +19,7 @@ from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import OPTIMISED_MODEL
 from enginewright.plugin import wishes
 from enginewright.plugin.main import parser
+from enginewright_builder.contract import printable
 
 FILES: Final = 0
 NO_FILES: Final = 4
@@ -31,7 +32,7 @@ PATIENCE: Final = 2.0
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments) or [""]
     found, directive = suggest(words)
-    print("\n".join([*(one for one in found if one.startswith(words[-1])), f":{directive}"]))
+    print(printable("\n".join([*(one for one in found if one.startswith(words[-1])), f":{directive}"])))
     return 0
 
 

@@ -24,6 +24,7 @@ from enginewright.core.request import STORE_PATH
 from enginewright.core.spec.base import in_bucket
 from enginewright.core.spec.pod_template_rules import RESERVED_KEYS
 from enginewright.plugin.wishes import WishError
+from enginewright_builder.contract import printable
 
 GROUP: Final = "serving.kserve.io"
 # By KServe's rules: the containers that serve, that it takes for a transformer, and that fetch models.
@@ -55,7 +56,7 @@ def exported(deployment: Object) -> str:
     """YAML for ``kubectl apply``, with what KServe will not do as comments. Raises :class:`WishError` for a Deployment
     that is not of a revision, and for parts of its pods that KServe cannot carry."""
     documents = manifests(deployment)
-    comments = "\n".join(f"# {line}".rstrip() for line in _comments(deployment))
+    comments = "\n".join(f"# {printable(line)}".rstrip() for line in _comments(deployment))
     return comments + "\n" + yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True,
                                            explicit_start=True)
 

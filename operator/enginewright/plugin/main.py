@@ -22,6 +22,7 @@ from enginewright.core.labels import GROUP, KIND, PLURAL, SHORT_NAMES
 from enginewright.piped import until_read
 from enginewright.plugin import verbs as does
 from enginewright.plugin.wishes import WishError
+from enginewright_builder.contract import printable
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -120,9 +121,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if sys.flags.dev_mode:
             raise
-        print(f"error: a defect of kubectl optimisedmodel {__version__}; please report it, with what the same command "
-              f"prints with PYTHONDEVMODE=1: {type(error).__name__}: {error}", file=sys.stderr)
+        _complain(f"a defect of kubectl optimisedmodel {__version__}; please report it, with what the same command "
+                  f"prints with PYTHONDEVMODE=1: {type(error).__name__}: {error}")
         return EXIT_DEFECT
+
+
+def _complain(words: str) -> None:
+    """A message may quote what a model's files or another writer of the cluster say."""
+    print(printable(f"error: {words}"), file=sys.stderr)
 
 
 def _main(arguments: Sequence[str] | None) -> int:
@@ -135,10 +141,10 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         return asyncio.run(_run(options))
     except (WishError, FileError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_USAGE if isinstance(error, FileError) else EXIT_REFUSED
     except ClientError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(str(error))
         return EXIT_UNREACHABLE
     except KeyboardInterrupt:
         return 130

@@ -17,6 +17,7 @@ from enginewright.core.cost import price_words
 from enginewright.core.reasons import Condition
 from enginewright.core.status import Status, read_status
 from enginewright.plugin.words import Explanation, beside_ready, explain
+from enginewright_builder.contract import printable
 
 COLUMNS = ("NAMESPACE", "NAME", "READY", "ENGINE", "REPLICAS", "QUEUE", "BUILD-P99", "LIVE-P99", "REPLICA/S", "INF/J",
            "COST/M", "SERVED/M", "IDLE", "REASON")
@@ -60,7 +61,7 @@ def table(objects: Sequence[Mapping[str, Any]]) -> Table:
         shown.add_column(column, no_wrap=True, justify="right" if column in NUMBERS else "left")
     for row in found:
         colour = {"True": "green", "False": "red"}.get(row["READY"], "yellow")
-        shown.add_row(*(Text(row[column], style=colour if column == "READY" else "") for column in COLUMNS))
+        shown.add_row(*(Text(printable(row[column]), style=colour if column == "READY" else "") for column in COLUMNS))
     return shown
 
 
@@ -75,10 +76,10 @@ def lines(said: Explanation) -> list[str]:
 
 def live(obj: Mapping[str, Any], now: datetime) -> RenderableType:
     """The picture of one moment: what is said, and a bar while an engine is built."""
-    parts: list[RenderableType] = [Text(line) for line in lines(explain(obj, now))]
+    parts: list[RenderableType] = [Text(printable(line)) for line in lines(explain(obj, now))]
     status = read_status(obj.get("status"))
     build, built = status.build, find((obj.get("status") or {}).get("conditions"), Condition.ENGINE_BUILT)
     if build and build.percent is not None and built.get("status") != "True":
-        parts += [Text(f"\nBuild: {in_words(build.step or 'begins')}, {build.percent} %"),
+        parts += [Text(printable(f"\nBuild: {in_words(build.step or 'begins')}, {build.percent} %")),
                   ProgressBar(total=100, completed=build.percent, width=60)]
     return Group(*parts)

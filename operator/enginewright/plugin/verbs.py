@@ -26,6 +26,7 @@ from enginewright.core.reasons import Condition
 from enginewright.plugin import changes, history, kserve, screen, wishes
 from enginewright.plugin import report as reports
 from enginewright.plugin.words import explain as explained
+from enginewright_builder.contract import printable
 
 EXIT_REFUSED: Final = 1
 WATCH_SECONDS: Final = 1.0
@@ -58,7 +59,7 @@ async def watch(client: KubeClient, options: argparse.Namespace) -> int:
                 picture.update(screen.live(obj, now), refresh=True)
             elif said.headline != last:
                 last = said.headline
-                print(f"{now:%H:%M:%S} {last}", *(said.next if held else ()), sep="\n", flush=True)
+                print(printable("\n".join((f"{now:%H:%M:%S} {last}", *(said.next if held else ())))), flush=True)
             if held or _ready(obj):
                 return 0
             await asyncio.sleep(WATCH_SECONDS)
@@ -92,7 +93,7 @@ async def _wish(client: KubeClient, options: argparse.Namespace,
     annotations, sentence = asked(obj)
     body = {"metadata": {"annotations": annotations, "resourceVersion": obj["metadata"]["resourceVersion"]}}
     await client.patch(OPTIMISED_MODEL, options.namespace, options.name, body)
-    print(sentence)
+    print(printable(sentence))
     return 0
 
 
@@ -119,7 +120,7 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     path: Path = options.file or Path(f"{options.name}-{'report.json' if options.json else 'report.html'}")
     for saved, data in {path: content, **{path.with_name(name): trace for name, trace in traces.items()}}.items():
         await asyncio.to_thread(saved.write_bytes, data)
-        print(saved)
+        print(printable(str(saved)))
     if options.open:
         webbrowser.open(Path.cwd().joinpath(path).as_uri())
     return 0
@@ -185,7 +186,8 @@ async def diff(client: KubeClient, options: argparse.Namespace) -> int:
             live = await client.get(OPTIMISED_MODEL, namespace, name)
         found[f"{namespace}/{name}"] = changes.difference(live, wanted)
     if options.output == "text":
-        print("\n".join(line for name, difference in found.items() for line in changes.lines(name, difference)))
+        lines = [line for name, difference in found.items() for line in changes.lines(name, difference)]
+        print(printable("\n".join(lines)))
     else:
         _print({name: changes.plain(difference) for name, difference in found.items()}, options.output)
     differs = any(one.problems or one.effect != changes.NOTHING for one in found.values())
@@ -200,10 +202,11 @@ def _ready(obj: Mapping[str, Any]) -> bool:
 
 def _print(data: Any, output: str) -> None:
     if output == "text":
-        print(data)
+        print(printable(data))
         return
     text = json.dumps(data, indent=2, ensure_ascii=False, default=list)
+    plain = printable(text) == text  # else both forms write such characters as escapes, and programs read what it was
     if output == "yaml":
-        yaml.safe_dump(json.loads(text), sys.stdout, sort_keys=False, allow_unicode=True, width=120)
+        yaml.safe_dump(json.loads(text), sys.stdout, sort_keys=False, allow_unicode=plain, width=120)
     else:
-        print(text)
+        print(text if plain else json.dumps(data, indent=2, default=list))
