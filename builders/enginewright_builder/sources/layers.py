@@ -12,6 +12,7 @@ import os
 import posixpath
 import tarfile
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,13 +22,19 @@ from typing import Any, BinaryIO
 from backports import zstd
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.foreign_names import check_names
+from enginewright_builder.foreign_names import check_length, check_names
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
 from enginewright_builder.sources.remote import MOST_FILES
 
 # Of one archive: with the operating system that an image may bring beside the model.
 MOST_MEMBERS = 2_000_000
 MOST_LINKS = 40
+# Characters of all names and links that are remembered until the end.
+MOST_NAMES = 64 << 20
+# In bytes: a name and a link of the longest, and attributes.
+LONGEST_HEADER = 64 << 10
+# That hold for all entries after them, and are kept as long.
+MOST_ATTRIBUTES = 100
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 # What a frame may ask for of memory, as logarithm: 128 MiB, the most that zstd itself takes without `--long`.
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
@@ -53,12 +60,17 @@ class _Changes:
 
     def hide(self) -> Callable[[str], bool]:
         """Whether an entry of a lower layer is there no more."""
-        over = self.folders | {parent for name in self.entries for parent in parents(name)}
+        names = sorted(self.entries)
+
+        def holds(folder: str) -> bool:
+            after = bisect_left(names, f"{folder}/")
+            return after < len(names) and names[after].startswith(f"{folder}/")
 
         def hidden(name: str) -> bool:
             above = parents(name)
-            return (name in self.entries or name in over or not self.gone.isdisjoint((name, *above))
-                    or not self.emptied.isdisjoint(("", *above)) or any(one in self.entries for one in above))
+            return (name in self.entries or name in self.folders or holds(name)
+                    or not self.gone.isdisjoint((name, *above)) or not self.emptied.isdisjoint(("", *above))
+                    or any(one in self.entries for one in above))
 
         return hidden
 
@@ -71,7 +83,7 @@ class Layers:
         self.tops: set[str] = set()
         self._pool, self._wanted, self._uri, self._context = pool, wanted, uri, context
         self._entries: dict[str, Path | _Link] = {}
-        self._kept = self._bytes = 0
+        self._kept = self._bytes = self._names = 0
 
     @property
     def names(self) -> list[str]:
@@ -108,6 +120,7 @@ class Layers:
         name = _checked(member.name, absolute=changes)
         folder, _, last = name.rpartition("/")
         if changes and last.startswith(_WHITEOUT):
+            self._remember(name)
             if last == _OPAQUE:
                 layer.emptied.add(folder)
             else:
@@ -118,6 +131,8 @@ class Layers:
         if not name or not (is_at(name, self._wanted) or (member.issym() and is_at(self._wanted, name))):
             return
         (name + member.linkname).encode()  # raises where it is no text
+        check_length(member.linkname)
+        self._remember(name + member.linkname)
         if member.isdir():
             layer.folders.add(name)
             return
@@ -149,7 +164,7 @@ class Layers:
         left = member.size
         with target.open("wb") as file:
             while left:
-                chunk = source.read(min(left, CHUNK_BYTES))
+                chunk = source.content(min(left, CHUNK_BYTES))
                 if not chunk:
                     raise tarfile.ReadError(f"{member.name} is cut off")
                 file.write(chunk)
@@ -166,6 +181,11 @@ class Layers:
                 break
             entry = self._entries[target]
         raise ValueError(f"{name} is a link to {target}, which is not a file of the folder")
+
+    def _remember(self, name: str) -> None:
+        self._names += len(name)
+        if self._names > MOST_NAMES:
+            raise self._too_large(f"names of more than {MOST_NAMES:,} characters")
 
     def _next(self) -> Path:
         self._kept += 1
@@ -202,7 +222,8 @@ class Layers:
     def _told(self) -> Iterator[None]:
         try:
             yield
-        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError) as error:
+        # RecursionError: extended headers for extended headers.
+        except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, zstd.ZstdError, RecursionError) as error:
             raise UserError("SourceCorrupt", f"{self._uri} has a layer that is no whole archive: {error}",
                             field=self._context.field, value=self._uri, remedy="push it again") from error
         except ValueError as error:
@@ -223,6 +244,7 @@ def parents(name: str) -> Sequence[str]:
 
 def _checked(name: str, *, absolute: bool) -> str:
     """A member's name without what says nothing. In an image ``/`` is the image's own. Raises ``ValueError``."""
+    check_length(name)
     if ".." in name.split("/") or "\0" in name or (name.startswith("/") and not absolute):
         raise ValueError(f"{name[:200]!r} leads out of its folder")
     return "/".join(part for part in PurePosixPath(name).parts if part != "/")
@@ -259,13 +281,15 @@ def _members(archive: Any) -> Iterator[tarfile.TarInfo]:
         if member is None:
             return
         archive.members.clear()  # which it keeps for readers that go back
+        if len(archive.pax_headers) > MOST_ATTRIBUTES:
+            raise tarfile.ReadError(f"more than {MOST_ATTRIBUTES} attributes of all entries")
         yield member
     raise tarfile.ReadError(f"more than {MOST_MEMBERS:,} entries")
 
 
 class _Forward:
-    """What an archive is read from: once, forwards, up to ``limit`` bytes, for more of which ``limited`` is raised. A
-    read of more than ``CHUNK_BYTES`` at once believes a header that says it is so long; none is."""
+    """What an archive is read from: once, forwards, up to ``limit`` bytes, for more of which ``limited`` is raised.
+    :meth:`read` is for headers alone, which :mod:`tarfile` holds in memory as long as they say that they are."""
 
     def __init__(self, source: Any, limit: int, limited: Callable[[], UserError]) -> None:
         self._source, self._limit, self._limited, self._at = source, limit, limited, 0
@@ -274,8 +298,11 @@ class _Forward:
         return self._at
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= CHUNK_BYTES:
+        if not 0 <= size <= LONGEST_HEADER:
             raise tarfile.ReadError(f"a header of {size} bytes")
+        return self.content(size)
+
+    def content(self, size: int) -> bytes:
         data: bytes = self._source.read(size)
         self._at += len(data)
         # An archive has headers and padding beside its files.
@@ -286,6 +313,6 @@ class _Forward:
     def seek(self, position: int) -> int:
         if position < self._at:
             raise tarfile.ReadError("a file that begins before its header")
-        while self._at < position and self.read(min(position - self._at, CHUNK_BYTES)):
+        while self._at < position and self.content(min(position - self._at, CHUNK_BYTES)):
             pass
         return self._at

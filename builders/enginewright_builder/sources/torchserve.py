@@ -18,6 +18,7 @@ from typing import Any
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
+from enginewright_builder.foreign_names import check_length
 from enginewright_builder.sources.base import CHUNK_BYTES
 from enginewright_builder.sources.own_names import leads_astray
 
@@ -80,6 +81,8 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Sequence[zipfile.ZipInfo]:
     names = [one.filename for one in members]
     if len(names) > _MOST_FILES or len(set(names)) != len(names):
         raise _corrupt(path, f"it has more than {_MOST_FILES} files, or one of them twice")
+    for name in names:
+        check_length(name)
     if astray := [name for name in names if leads_astray(name)]:
         raise _corrupt(path, f"{astray[0][:100]!r} is no name of a file in it")
     if sum(one.file_size for one in members) > max(_SMALL, _RATIO * path.stat().st_size):
