@@ -20,6 +20,7 @@ from enginewright_builder.contract import EXIT_OK, BuildRequest, ContractError, 
 from enginewright_builder.doctor import doctor
 from enginewright_builder.engine_store import bucket_gc, captures, folder_gc
 from enginewright_builder.errors import EXIT_CODES, classify, exit_code
+from enginewright_builder.logs import log_to_stderr
 from enginewright_builder.objectstore.bucket import Bucket
 from enginewright_builder.offline.command import batch
 from enginewright_builder.pipeline import failure, run_build, run_finalists, run_proof, run_resolve
@@ -39,7 +40,7 @@ Run = Callable[[BuildRequest, Path, Tracker], Outcome | None]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr(logging.WARNING, "%(levelname)s %(name)s: %(message)s")
     signal.signal(signal.SIGTERM, _interrupt)
     take_source_variables(os.environ)
     # Before any numeric library is imported.

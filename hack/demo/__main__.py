@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.text import Text
 
 from demo import inference, sentences, traffic, volumes, watch
 from demo.reference import reference_embeddings
@@ -29,6 +30,7 @@ from demo.talk import going_on
 from enginewright.plugin.history import filled, history
 from enginewright.plugin.screen import lines
 from enginewright.plugin.words import explain as explained
+from enginewright_builder.contract import printable
 
 NAMESPACE = "enginewright-demo"
 LANGUAGE_MODELS = "enginewright-demo-llm"  # of make demo-llm
@@ -48,7 +50,8 @@ LOOPBACK = ("localhost", "127.0.0.1")
 CLUSTERS = {"local": "Kubernetes: a real node on this machine", "kind": "Kubernetes: a cluster of kind's",
             "existing": "Kubernetes: the cluster of your kubeconfig"}
 
-console = Console(highlight=False, soft_wrap=True)
+# Words of a cluster are no markup.
+console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def main() -> int:
@@ -66,7 +69,7 @@ def carried_out(steps: Callable[[], None]) -> int:
     try:
         steps()
     except StepError as failure:
-        console.print(f"[bold red]The demo stopped:[/] {failure}", markup=True)
+        console.print(Text.assemble(("The demo stopped:", "bold red"), f" {printable(str(failure))}"))
         return 1
     return 0
 
@@ -140,7 +143,7 @@ def next_steps() -> str:
 
 
 def say(text: str) -> None:
-    console.print(f"[bold]▸ {text}[/]", markup=True)
+    console.print(Text(printable(f"▸ {text}"), style="bold"))
 
 
 def load_images(names: Sequence[str] = ALL_IMAGES) -> dict[str, str]:
@@ -246,7 +249,7 @@ def built(kube: Kube, summary: Timed, namespace: str, name: str, *, build_second
         model = watch.wait_for(kube, namespace, name, "Ready", timeout=rollout_seconds)
     for candidate in model["status"].get("candidates", []):
         label = candidate.get("name") or f"{candidate['backend']} {candidate['precision']}"
-        console.print(f"  {label:<36} {candidate['verdict']:<16} {candidate.get('reason', '')}")
+        console.print(printable(f"  {label:<36} {candidate['verdict']:<16} {candidate.get('reason', '')}"))
     console.print(kube("get", "om", "-n", namespace).rstrip())
     return model
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from demo.shell import Kube, StepError
+from enginewright_builder.contract import printable
 
 POLL_SECONDS = 0.5
 # While a build measures on the same cores: two calls of kubectl take a quarter of a second of one.
@@ -31,13 +32,13 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
     that nothing will change by itself.
     """
     deadline = time.monotonic() + timeout
-    columns = (TextColumn("  {task.description:<28}"), BarColumn(36), TaskProgressColumn(), TimeElapsedColumn(),
-               TextColumn("{task.fields[detail]}", markup=False))
+    columns = (TextColumn("  {task.description:<28}", markup=False), BarColumn(36), TaskProgressColumn(),
+               TimeElapsedColumn(), TextColumn("{task.fields[detail]}", markup=False))
     with Progress(*columns, transient=False) as bars:
         bar, told = bars.add_task("waiting for the operator", total=1.0, detail=""), ""
         while time.monotonic() < deadline:
             model = kube.json("get", "optimisedmodel", name, "-n", namespace)
-            shown = _show(bars, bar, kube, namespace, name, model)
+            shown = printable(_show(bars, bar, kube, namespace, name, model))
             if shown not in ("", told) and not bars.console.is_terminal:
                 bars.console.print(f"  {shown}", markup=False, highlight=False, soft_wrap=True)
                 told = shown
@@ -76,7 +77,7 @@ def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model
     line = _newest_progress(kube, namespace, name)
     if line:
         bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}",
-                    detail=line["detail"][:DETAIL_WIDTH])
+                    detail=printable(line["detail"][:DETAIL_WIDTH]))
         return f"build: {line['step']}: {line['detail']}"
     if built:
         bars.update(bar, description=built["reason"])

@@ -16,7 +16,7 @@ HEADERS = ("requests", "late", "late %", "replica-s", "× oracle", "p50 ms", "p9
 def show(answer: Answer) -> None:
     """To standard output."""
     # A pipe is no narrow terminal.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = Console(highlight=False, markup=False, emoji=False, width=None if sys.stdout.isatty() else 120)
     console.print(headline(answer["trace"]), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("policy", no_wrap=True)

@@ -18,6 +18,7 @@ from typing import Final
 from enginewright_builder.contract import CAPTURE_SECRET, COMPUTED, ContractError, QualityReport
 from enginewright_builder.engine_store.signing import read_keys
 from enginewright_builder.errors import BuilderError, brief, lacks_memory
+from enginewright_builder.logs import log_to_stderr
 from enginewright_builder.quality.capture import CaptureRules, Capturing
 from enginewright_builder.quality.cluster_name import RESOLV_CONF, absolute_name
 from enginewright_builder.quality.mirror import Mirror
@@ -109,7 +110,7 @@ class Monitor:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    log_to_stderr(logging.INFO)
     try:
         about = read_about(options.reference)
     except (OSError, ValueError, ContractError) as error:

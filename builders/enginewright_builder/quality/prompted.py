@@ -19,6 +19,7 @@ from enginewright_builder.contract import AGREEMENT, ContractError
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.generate.client import Client
 from enginewright_builder.generate.kept_prompts import KeptPrompts, read_prompts
+from enginewright_builder.logs import log_to_stderr
 from enginewright_builder.quality.asking import Allowance, Asking
 from enginewright_builder.quality.monitor import PERIOD
 from enginewright_builder.quality.page import idle, served
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    log_to_stderr(logging.INFO)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     try:
         kept = read_prompts(options.reference)
