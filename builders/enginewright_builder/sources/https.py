@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from enginewright_builder.errors import TransientError, UserError
 from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import CHUNK_BYTES, FetchContext
-from enginewright_builder.sources.remote import is_loopback, is_near
+from enginewright_builder.sources.remote import check_near, is_loopback
 
 if TYPE_CHECKING:
     import httpx
@@ -72,12 +72,9 @@ def _check_transport(uri: str, context: FetchContext) -> None:
 
 
 def _check_redirect(uri: str, following: str, context: FetchContext) -> None:
-    """Nothing is asked for in the clear; and who answers from elsewhere names no service of this machine or of the
-    node's, which would answer to the build Job alone."""
+    """Nothing is asked for in the clear, or of this machine."""
     _check_transport(following, context)
-    if is_near(urlsplit(following).hostname or "") and not is_near(urlsplit(uri).hostname or ""):
-        raise UserError("SourceUriInvalid", f"{uri!r} is redirected to {following[:200]!r}, an address of the build "
-                        "Job's own machine", field=context.field, value=uri, remedy="name the file's own address")
+    check_near(uri, following, uri, context)
 
 
 def _download(uri: str, partial: Path, context: FetchContext) -> None:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -20,7 +21,9 @@ from enginewright_builder.errors import BuilderError, TransientError, UserError,
 from enginewright_builder.foreign_names import check_names
 from enginewright_builder.sources.base import FetchContext
 from enginewright_builder.sources.formats import METRIC_FILE, PICKLE_SUFFIXES
+from enginewright_builder.sources.hub_client import Limits, limited
 from enginewright_builder.sources.remote import (
+    MOST_FILES,
     PICKLES,
     check_address,
     check_model,
@@ -38,6 +41,9 @@ _UNREAD = frozenset({".md", ".py", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".we
 _HIDDEN = frozenset({".gitattributes", ".gitignore"})
 # Kinds of repositories that are no models, whose addresses look alike.
 _OTHER_KINDS = frozenset({"datasets", "spaces", "buckets"})
+
+# Bytes. For larger files the hub has a library that makes connections of its own, whose ends nothing checks.
+MOST_OF_A_FILE = 50_000_000_000
 
 
 @dataclass(frozen=True)
@@ -66,10 +72,13 @@ class HubFetcher:
 
             disable_progress_bars()
             hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, library_name="enginewright")
-            commit = str(hub.repo_info(place.repository, revision=place.revision or None).sha)
-            files = _files(hub, place, commit, uri, context)
-            root = context.scratch / place.folder
-            _download(hub, place.repository, commit, files, root, context)
+            limits = Limits(uri, hub.endpoint, context)
+            with limited(limits):
+                commit = str(hub.repo_info(place.repository, revision=place.revision or None).sha)
+                files = _files(hub, place, commit, uri, context)
+                root = context.scratch / place.folder
+                _check(files, place.repository, context)
+                _download(hub, place.repository, commit, files, root, context, limits)
             return root / place.path
 
 
@@ -93,7 +102,11 @@ def _files(hub: Any, place: _Place, commit: str, uri: str, context: FetchContext
                             field=context.field, value=uri, remedy="name a folder or file that the repository has")
         if hasattr(found[0], "size"):
             return [found[0]]
-    tree = hub.list_repo_tree(place.repository, place.path or None, recursive=True, revision=commit)
+    tree = list(islice(hub.list_repo_tree(place.repository, place.path or None, recursive=True, revision=commit),
+                       MOST_FILES + 1))
+    if len(tree) > MOST_FILES:
+        raise UserError("SourceTooLarge", f"{uri} has more than {MOST_FILES:,} files and folders", field=context.field,
+                        value=uri, remedy="name the folder or file that is the model")
     files = [entry for entry in tree if hasattr(entry, "size")]
     kept = _read(files, PurePosixPath(place.path))
     check_model([entry.path for entry in files], [entry.path for entry in kept], place.path, uri, context)
@@ -117,17 +130,35 @@ def _is_read(path: PurePosixPath, left_out: frozenset[str]) -> bool:
     return path.suffix not in left_out | _UNREAD and path.name not in _HIDDEN
 
 
-def _download(hub: Any, repository: str, commit: str, files: Sequence[Any], root: Path,
-              context: FetchContext) -> None:
-    total, received = sum(int(entry.size) for entry in files), 0
+def _check(files: Sequence[Any], repository: str, context: FetchContext) -> None:
+    """What names and sizes tell, before anything is downloaded."""
+    total = sum(map(_size, files))
     if total > context.size_limit:
         raise UserError("SourceTooLarge", f"{repository} has {total} bytes, more than {context.size_limit}",
                         field=context.field, value=repository, remedy="name the folder or file that is the model")
-    check_names(entry.path for entry in files)
+    if large := next((entry for entry in files if _size(entry) > MOST_OF_A_FILE), None):
+        raise UserError("SourceTooLarge", f"{repository} has {large.path} of {_size(large):,} bytes, more than a hub "
+                        f"sends of one file by https ({MOST_OF_A_FILE:,})", field=context.field, value=repository,
+                        remedy="put the model on a volume and name it as pvc://CLAIM/path")
+    try:
+        check_names(entry.path for entry in files)
+    except ValueError as error:
+        raise UserError("SourceUriInvalid", f"{repository}: {error}", field=context.field, value=repository,
+                        remedy="name a folder or file with usual names of files") from error
+
+
+def _size(entry: Any) -> int:
+    return max(int(entry.size), 0)
+
+
+def _download(hub: Any, repository: str, commit: str, files: Sequence[Any], root: Path, context: FetchContext,
+              limits: Limits) -> None:
+    total, received = sum(map(_size, files)), 0
     root.mkdir(parents=True, exist_ok=True)
     for entry in files:
-        hub.hf_hub_download(repository, entry.path, revision=commit, local_dir=root)
-        received += int(entry.size)
+        with limits.of_file(entry.path, _size(entry)):
+            hub.hf_hub_download(repository, entry.path, revision=commit, local_dir=root)
+        received += _size(entry)
         context.progress(received / max(total, 1), f"{received >> 20} of {total >> 20} MiB")
     # The client's own notes are none of the model, and have times in them.
     shutil.rmtree(root / ".cache", ignore_errors=True)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.sources.base import FetchContext
@@ -38,6 +39,14 @@ def is_near(host: str) -> bool:
         return is_loopback(host)
     mapped = getattr(address, "ipv4_mapped", None) or address
     return bool(mapped.is_loopback or mapped.is_link_local or mapped.is_unspecified)
+
+
+def check_near(start: str, following: str, uri: str, context: FetchContext) -> None:
+    """Who answers at the address ``start`` names no service of this machine or of the node's, which would answer to the
+    build Job alone. Raises :class:`UserError` ``SourceUriInvalid``."""
+    if is_near(urlsplit(following).hostname or "") and not is_near(urlsplit(start).hostname or ""):
+        raise UserError("SourceUriInvalid", f"{uri!r} is redirected to {following[:200]!r}, an address of the build "
+                        "Job's own machine", field=context.field, value=uri, remedy="name the file's own address")
 
 
 def check_model(names: Sequence[str], kept: Sequence[str], top: str, uri: str, context: FetchContext) -> None:

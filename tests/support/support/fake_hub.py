@@ -41,8 +41,8 @@ def commit_of(text: str) -> str:
 
 
 @contextlib.contextmanager
-def serving(hub: FakeHub, host: str = "127.0.0.1") -> Iterator[FakeHub]:
-    class Bound(_Handler):
+def serving(hub: FakeHub, host: str = "127.0.0.1", answers: type[HubAnswers] | None = None) -> Iterator[FakeHub]:
+    class Bound(answers or HubAnswers):  # type: ignore[misc]
         state = hub
 
     with answering(Bound, host) as port:
@@ -50,7 +50,7 @@ def serving(hub: FakeHub, host: str = "127.0.0.1") -> Iterator[FakeHub]:
         yield hub
 
 
-class _Handler(Handler):
+class HubAnswers(Handler):
     state: FakeHub
 
     def answer(self, body: bytes) -> None:
@@ -66,7 +66,7 @@ class _Handler(Handler):
             self._describe(path.removeprefix(about).strip("/"), body)
         elif path.startswith(content):
             revision, _, name = path.removeprefix(content).partition("/")
-            self._file(unquote(revision), unquote(name))
+            self.file(unquote(revision), unquote(name))
         else:
             self._error(HTTPStatus.NOT_FOUND, "RepoNotFound")
 
@@ -79,15 +79,15 @@ class _Handler(Handler):
             return
         commit, files = known
         if kind in ("", "revision"):
-            self._json({"id": REPOSITORY, "sha": commit, "private": self.state.private, "siblings": []})
+            self.say({"id": REPOSITORY, "sha": commit, "private": self.state.private, "siblings": []})
         elif kind == "tree":
             below = f"{unquote(folder)}/" if folder else ""
-            self._json([_entry(name, data) for name, data in files.items() if name.startswith(below)])
+            self.say([_entry(name, data) for name, data in files.items() if name.startswith(below)])
         else:
             wanted = json.loads(body)["paths"] if body.startswith(b"{") else parse_qs(body.decode())["paths"]
-            self._json([entry for name in wanted for entry in _entries(name, files)])
+            self.say([entry for name in wanted for entry in _entries(name, files)])
 
-    def _file(self, revision: str, name: str) -> None:
+    def file(self, revision: str, name: str) -> None:
         known = self.state.files(revision)
         if known is None or name not in known[1]:
             self._error(HTTPStatus.NOT_FOUND, "EntryNotFound" if known else "RevisionNotFound")
@@ -96,8 +96,8 @@ class _Handler(Handler):
         etag = hashlib.md5(data, usedforsecurity=False).hexdigest()
         self.send(HTTPStatus.OK, data, {"X-Repo-Commit": known[0], "ETag": f'"{etag}"'})
 
-    def _json(self, value: object) -> None:
-        self.send(HTTPStatus.OK, json.dumps(value).encode(), {"Content-Type": "application/json"})
+    def say(self, value: object, headers: Mapping[str, str] | None = None) -> None:
+        self.send(HTTPStatus.OK, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})})
 
     def _error(self, status: HTTPStatus, code: str) -> None:
         self.send(status, b"{}", {"X-Error-Code": code, "X-Error-Message": status.phrase})
