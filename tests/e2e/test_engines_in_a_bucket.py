@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from enginewright.core.manifests import proven_digest
-from enginewright.plugin.report import checked, reader
+from enginewright.plugin.report import checked
+from enginewright.plugin.report_pod import reader
 from support import object_store
 from support.bench import Bench
 from support.within_reach import make_secret, node_address

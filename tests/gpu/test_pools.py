@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -22,7 +23,7 @@ from enginewright_builder.models.onnx import load_onnx
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(300)]
 
 # The pool's own padding is less than any number, that of Pad is zero.
-OWN = {"none": {}, "pads": {"pads": [1, 1, 1, 1]}, "rounds up": {"ceil_mode": 1}}
+OWN: dict[str, dict[str, Any]] = {"none": {}, "pads": {"pads": [1, 1, 1, 1]}, "rounds up": {"ceil_mode": 1}}
 
 
 @pytest.mark.parametrize("own", OWN)
@@ -38,7 +39,7 @@ def test_zeros_in_front_of_a_pool_count(engine: type[TensorRtEngine | OnnxRuntim
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     onnx.save(model, str(tmp_path / "pools.onnx"))
     below_zero = {"x": -1 - np.random.default_rng(1).random((2, 3, 8, 8), dtype=np.float32)}
-    wanted, = ReferenceEvaluator(model).run(None, below_zero)
+    wanted: Any = ReferenceEvaluator(model).run(None, below_zero)
 
     source = load_onnx(tmp_path / "pools.onnx", None)
     context = BuildContext(device=DeviceRequest(accelerator="gpu", gpu_count=1),
@@ -49,5 +50,5 @@ def test_zeros_in_front_of_a_pool_count(engine: type[TensorRtEngine | OnnxRuntim
     rung, *_ = built.rungs("fp32", context)
     artifact = built.build(rung, ExportedModel(path=source.path, interface=source.interface, opset=18), context)
     runner = built.load(artifact)
-    np.testing.assert_allclose(runner(below_zero)["y"], wanted, rtol=1e-5)
+    np.testing.assert_allclose(runner(below_zero)["y"], wanted[0], rtol=1e-5)
     runner.close()

@@ -15,7 +15,7 @@ import pytest
 
 from enginewright.core import labels
 from enginewright.core.manifests import batch_job, deployment
-from enginewright.plugin.report import PRINT
+from enginewright.plugin.report_pod import PRINT
 from support.children import Children, children_of
 from support.in_a_job import ROOT
 from support.published_language_model import built_language_model

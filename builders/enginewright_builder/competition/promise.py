@@ -36,8 +36,8 @@ SUPERFLUOUS = 0.002
 # Spread of a tuned engine's gain at a batch once that of a sibling there is known: of another precision, or of the same
 # one, tuned for other batches as well (product-single.json: 0 to 3 % apart).
 _SIBLING_SPREAD, _TWIN_SPREAD = 0.05, 0.01
-# What tuning gained at a batch beyond what was expected, it likely gains in part at others: packages of MobileViT for 1,
-# 8 and 32 are 13, 14 and 17 % faster than the one for every batch, where 0, 1 and 3 % were expected
+# What tuning gained at a batch beyond what was expected, it likely gains in part at others: with its batch known,
+# MobileViT is 13, 15 and 17 % faster at 1, 8 and 32 than the package for every batch, where 0, 1 and 3 % were expected
 # (product-untuned.json). Of one model, so half of it.
 _ELSEWHERE = 0.5
 # What a quick engine loses: 0, 1, 1, 2, 3 and 4 % (BERT, ConvNeXt and DeepLabV3 at batch 1 and 8), and ResNet-50 at

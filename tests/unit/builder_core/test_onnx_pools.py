@@ -28,7 +28,7 @@ _SIZE = 8
 def padded(path: Path, opset: int = 18, *, cast: bool = False, **pool: Any) -> Path:
     """Zeros around an image, and the largest number of each window of a ``pool``."""
     kind, pads = TensorProto.FLOAT, [0, 0, 1, 1, 0, 0, 1, 1]
-    stated = {"pads": pads} if opset < 11 else {}
+    stated: dict[str, Any] = {"pads": pads} if opset < 11 else {}
     nodes = [helper.make_node("Pad", ["x"] if stated else ["x", "pads"], ["padded"], **stated)]
     if cast:
         nodes.append(helper.make_node("Cast", ["padded"], ["casted"], to=kind))
@@ -93,8 +93,9 @@ def test_a_padding_that_repeats_the_edges_changes_no_answer(
 
 def test_a_pool_has_one_output_as_tensorrt_asks_for(tmp_path: Path) -> None:
     """TensorRT 10.6 refuses the model otherwise; where windows have gaps there is no other way."""
-    for number, (pool, outputs) in enumerate((({}, 1), ({"pads": [1, 1, 1, 1]}, 1), ({"ceil_mode": 1}, 1),
-                                             ({"pads": [1, 1, 1, 1], "dilations": [2, 2]}, 2))):
+    pools: list[tuple[dict[str, Any], int]] = [({}, 1), ({"pads": [1, 1, 1, 1]}, 1), ({"ceil_mode": 1}, 1),
+                                               ({"pads": [1, 1, 1, 1], "dilations": [2, 2]}, 2)]
+    for number, (pool, outputs) in enumerate(pools):
         model = onnx.load(padded(tmp_path / f"{number}.onnx", **pool))
         keep_zeros(model)
         onnx.checker.check_model(model)
