@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,7 @@ def test_the_operators_image_has_all_that_its_programs_import() -> None:
 
 def test_the_operator_names_only_programs_of_the_builder_that_there_are() -> None:
     """No import shows what the operator writes into manifests: it starts these modules of the builder by name."""
-    named = {match[1] for file in sorted((ROOT / "operator").rglob("*.py")) for text in _strings(file)
-             if (match := re.fullmatch(r"enginewright_builder\.([a-z_.]+)", text))}
+    named = {name for file in sorted((ROOT / "operator").rglob("*.py")) for name in _programs(file)}
     assert named == {"ask", "examine", "quality", "show", "verify"}
     for name in named:
         file = carried.file_of(f"enginewright_builder.{name}")
@@ -67,6 +67,11 @@ def test_the_operator_names_only_programs_of_the_builder_that_there_are() -> Non
         assert 'if __name__ == "__main__":' in program.read_text(), name
 
 
-def _strings(file: Path) -> list[str]:
-    return [node.value for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+def _programs(file: Path) -> Iterator[str]:
+    """As whole strings, and what ``core.manifests.common.module`` is called with."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if match := re.fullmatch(r"enginewright_builder\.([a-z_.]+)", node.value):
+                yield match[1]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "module":
+            yield ast.literal_eval(node.args[0])
