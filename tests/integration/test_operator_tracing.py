@@ -23,6 +23,8 @@ from support.operators import ROOT, OperatorProcess
 from support.otlp import Collector, collecting
 
 MINE = f"{labels.MODEL}=minilm"
+# What containers without a device are told beside tracing.
+NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES"}
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ async def test_passes_and_jobs_are_in_a_trace(
     made = {one.id: one for one in traced.named("create Job")}
     for step in ("resolve", "build"):
         environment = {one["name"]: one["value"] for one in jobs[step]["env"]}
-        assert environment.keys() == {"TRACEPARENT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
+        assert environment.keys() == {"TRACEPARENT", "OTEL_EXPORTER_OTLP_ENDPOINT", *NO_DEVICES}
         _, trace, parent, _ = environment["TRACEPARENT"].split("-")
         assert made[parent].trace == trace
         assert trace in {one.trace for one in passes}
@@ -136,7 +138,8 @@ async def test_off_by_default(
     async with operator.running():
         await models.create(model())
         await models.wait("Ready", "True")
-        assert all("env" not in container for container in (await containers(models)).values())
+        told = {one["name"] for container in (await containers(models)).values() for one in container.get("env", ())}
+        assert told == NO_DEVICES
         assert await operator.kill(signal.SIGTERM) == 0
     assert "trace_id" not in (tmp_path / "operator.log").read_text()
     assert collector.spans == []
