@@ -6,8 +6,8 @@ The client recreates its connections after an error, so the limits are set where
 
 from __future__ import annotations
 
-import importlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -79,7 +79,7 @@ def _start(response: Any) -> int:
 
 def _bounded(stream: Any, left: int, longer: Callable[[], UserError]) -> Any:
     """The same stream, for the library that the hub's client is made of, with an error after ``left`` bytes."""
-    library: Any = importlib.import_module(type(stream).__module__.partition(".")[0])
+    library: Any = sys.modules[type(stream).__module__.partition(".")[0]]
 
     class Bounded(library.SyncByteStream):  # type: ignore[misc]
         def __iter__(self) -> Iterator[bytes]:
