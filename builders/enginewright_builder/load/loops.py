@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 
 import grpc
 
@@ -64,9 +64,18 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
         if all(task.done() for task in workers):
             break
     ended = min(time.monotonic(), finish)
+    await _one_measured(workers, recorder, halted, time.monotonic() + timeout)
     halt.set()
     await asyncio.gather(*workers)
     return recorder.result("closed", ended)
+
+
+async def _one_measured(workers: Collection[asyncio.Task[None]], recorder: Recorder, halted: Callable[[], bool],
+                        latest: float) -> None:
+    """Until a request that was sent in the window has ended: those in flight as it opened may outlast it, as all of a
+    slow model do."""
+    while not (recorder.has_measured or halted() or all(task.done() for task in workers)) and time.monotonic() < latest:
+        await asyncio.wait(workers, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
 
 
 def pause(elapsed: float) -> float:

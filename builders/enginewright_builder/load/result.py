@@ -103,6 +103,11 @@ class Recorder:
         self._sums.append(self._sums[-1] + call.batch)
         self._measured += call.due >= self.begin
 
+    @property
+    def has_measured(self) -> bool:
+        """Whether a call that counts has ended, with an answer or with an error."""
+        return any(call.due >= self.begin for call in self.calls)
+
     def so_far(self, now: float) -> Progress:
         """Looks at no call: it runs between requests in flight, whose latency has what it takes."""
         seconds = max(now - self.begin, 1e-9)

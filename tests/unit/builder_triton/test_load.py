@@ -120,6 +120,15 @@ async def test_failure_during_warmup_is_still_counted(backend: Backend) -> None:
     assert result.errors == {"INTERNAL": 1}
 
 
+async def test_requests_that_outlast_the_window_are_followed_by_one_that_counts(backend: Backend) -> None:
+    """All that were in flight as the window opened were sent before it."""
+    backend.delay = 0.3
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=1, seconds=0.01, warmup_seconds=0.01)
+    assert (result.requests, result.measured) == (2, 1)
+    assert result.p50_ms >= 300
+
+
 async def test_retries_are_off_by_default_and_counted_when_on(backend: Backend) -> None:
     backend.errors = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE]
     async with Channels(backend.url) as channels:
