@@ -64,18 +64,22 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
         if all(task.done() for task in workers):
             break
     ended = min(time.monotonic(), finish)
-    await _one_measured(workers, recorder, halted, time.monotonic() + timeout)
+    if ended == finish and await _one_measured(workers, recorder, halted, finish + timeout):
+        ended = time.monotonic()
     halt.set()
     await asyncio.gather(*workers)
     return recorder.result("closed", ended)
 
 
 async def _one_measured(workers: Collection[asyncio.Task[None]], recorder: Recorder, halted: Callable[[], bool],
-                        latest: float) -> None:
-    """Until a request that was sent in the window has ended: those in flight as it opened may outlast it, as all of a
-    slow model do."""
+                        latest: float) -> bool:
+    """Whether it had to be waited until a request had ended that was sent since the window opened: those in flight then
+    may outlast it, as all of a slow model do."""
+    waited = False
     while not (recorder.has_measured or halted() or all(task.done() for task in workers)) and time.monotonic() < latest:
+        waited = True
         await asyncio.wait(workers, timeout=CHECK_SECONDS, return_when=asyncio.FIRST_EXCEPTION)
+    return waited
 
 
 def pause(elapsed: float) -> float:

@@ -125,8 +125,10 @@ async def test_requests_that_outlast_the_window_are_followed_by_one_that_counts(
     backend.delay = 0.3
     async with Channels(backend.url) as channels:
         result = await closed_loop(channels, ONE, concurrency=1, seconds=0.01, warmup_seconds=0.01)
-    assert (result.requests, result.measured) == (2, 1)
+    assert result.requests == backend.served >= 2
+    assert result.measured == result.requests - 1
     assert result.p50_ms >= 300
+    assert result.throughput > 0
 
 
 async def test_retries_are_off_by_default_and_counted_when_on(backend: Backend) -> None:
