@@ -27,6 +27,7 @@ from enginewright.act.traced import traced
 from enginewright.clients.errors import TransientError
 from enginewright.clients.kube import KubeClient
 from enginewright.core.config import OperatorConfig
+from enginewright.core.manifests.common import no_devices
 from enginewright.core.plan import Apply, Create
 from enginewright.observe.keys import Key
 from enginewright.reconcile.exposed import Exposed
@@ -150,12 +151,13 @@ def test_the_job_goes_on_with_the_trace(monkeypatch: pytest.MonkeyPatch) -> None
     job, plain = on.created[1], off.created[1]
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["env"] == [
+        no_devices(),
         {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": ENDPOINT},
         {"name": "TRACEPARENT", "value": f"00-{made.trace_id:032x}-{made.span_id:016x}-{made.trace_flags:02x}"},
     ]
     assert "secret" not in json.dumps(job)
     # All else, names and the hash of the manifest among it, is what it is without.
-    container.pop("env")
+    container["env"] = [no_devices()]
     assert job == plain
     assert on.created[0] == off.created[0], "the request, from which the fingerprint is"
 
@@ -164,7 +166,7 @@ def test_what_is_not_recorded_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     kube = Kube()
     assert recorded(kube) == []
-    assert "env" not in kube.created[1]["spec"]["template"]["spec"]["containers"][0]
+    assert kube.created[1]["spec"]["template"]["spec"]["containers"][0]["env"] == [no_devices()]
 
 
 @pytest.mark.parametrize("labels", [{}, {"enginewright.io/step": "gc"}])
