@@ -43,7 +43,7 @@ STOPPED = ("its build was stopped after {seconds:.0f} s: what is left of the tim
 @dataclass(frozen=True, kw_only=True)
 class Workshop:
     """What all attempts share. ``references`` are the source model's answers to ``evaluation.batches``; ``beside`` is
-    what is asked beside agreement with them. ``calibration`` are samples apart from these, as clients send them; none
+    what the gate demands besides agreement with them. ``calibration`` are other samples, as clients send them; none
     where the user gives none."""
 
     engines: Sequence[Engine]

@@ -21,7 +21,7 @@ Ask = Callable[[bytes, float], Awaitable[bytes]]
 RETRYABLE = frozenset({"UNAVAILABLE"})
 # Before the second try, then twice as long each time: the time counts as the request's latency.
 RETRY_SECONDS = 0.05
-# ``enough`` is asked after so many seconds, and then whenever the window has become longer by this share.
+# The loop calls ``enough`` after so many seconds, and again whenever the window has grown by this share.
 CHECK_SECONDS, CHECK_SHARE = 0.25, 0.25
 
 
@@ -73,8 +73,8 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
 
 async def _one_measured(workers: Collection[asyncio.Task[None]], recorder: Recorder, halted: Callable[[], bool],
                         latest: float) -> bool:
-    """Whether it had to be waited until a request had ended that was sent since the window opened: those in flight then
-    may outlast it, as all of a slow model do."""
+    """Waits until a request ends that was sent since the window opened, and returns whether none had. Those in flight
+    then may outlast it, as all of a slow model do."""
     waited = False
     while not (recorder.has_measured or halted() or all(task.done() for task in workers)) and time.monotonic() < latest:
         waited = True
@@ -83,7 +83,7 @@ async def _one_measured(workers: Collection[asyncio.Task[None]], recorder: Recor
 
 
 def pause(elapsed: float) -> float:
-    """Seconds until ``enough`` is asked again of a window that has been open for ``elapsed``."""
+    """Seconds until the loop calls ``enough`` again, of a window that has been open for ``elapsed``."""
     return max(CHECK_SECONDS, CHECK_SHARE * elapsed)
 
 

@@ -30,8 +30,8 @@ NORM_SAMPLES = 256
 
 def keep_reference(staging: Path, exported: ExportedModel, accuracy: AccuracyRequest,
                    metric_graph: Path | None, answers: Iterable[Tensors] = ()) -> None:
-    """Into ``staging/reference``: the export with its weights, the metric, what is asked of it, and what its
-    ``answers`` to the evaluation data are like, of which no more are asked for than are needed."""
+    """Writes into ``staging/reference``: the export with its weights, the metric and its tolerance, and what the
+    source's ``answers`` to the evaluation data are like. It reads no more of these than it needs."""
     import onnx
 
     folder = staging / REFERENCE_FOLDER

@@ -72,7 +72,7 @@ def _check_transport(uri: str, context: FetchContext) -> None:
 
 
 def _check_redirect(uri: str, following: str, context: FetchContext) -> None:
-    """Nothing is asked for in the clear, or of this machine."""
+    """A redirect may lead neither to a server that does not encrypt nor to this machine."""
     _check_transport(following, context)
     check_near(uri, following, uri, context)
 

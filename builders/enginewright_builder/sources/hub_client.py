@@ -43,7 +43,7 @@ class Limits:
     def check_request(self, request: Any) -> None:
         """Before every request, those that follow a redirect too. Raises :class:`UserError` ``SourceUriInvalid``."""
         following, scheme = str(request.url), urlsplit(str(request.url)).scheme
-        # A hub that is asked in the clear, as HF_ENDPOINT says, may go on so.
+        # HF_ENDPOINT may name a hub that does not encrypt; its redirects need not either.
         if scheme not in ("https", urlsplit(self._endpoint).scheme):
             raise UserError("SourceUriInvalid", f"{self._uri} is redirected to {following[:200]!r}, which is not "
                             "encrypted", field=self._context.field, value=self._uri,

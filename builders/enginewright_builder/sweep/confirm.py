@@ -20,8 +20,9 @@ Again = Callable[[Point, float], Awaitable[Point]]
 
 
 async def confirm(search: Search, again: Again, seconds_left: Callable[[], float]) -> Point:
-    """The point that ships, by its new measurement where there is a limit: the best one that keeps it then, too. Where
-    none does in :data:`MOST_TRIES` or in the time, the fastest of those that were tried. One is tried at least."""
+    """The point that ships. Where there is a limit, ``again`` measures the best point once more, then the next best,
+    until one keeps the limit. Where none does in :data:`MOST_TRIES` or in the time, the fastest of those that it
+    measured ships. It measures one at least."""
     objective, best = search.objective, search.best()
     if objective.latency_ms <= 0:
         return best

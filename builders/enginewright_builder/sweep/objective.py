@@ -16,8 +16,8 @@ WRONGLY_MET = 0.05
 
 
 def met(point: Point, objective: ObjectiveRequest) -> bool:
-    """By the requests that were measured: they may be few (:func:`shown`). True when no latency is asked for.
-    Throughput is asked of all replicas together, so one replica cannot miss it."""
+    """Whether the measured requests, which may be few (:func:`shown`), keep the latency objective. True where there is
+    none. An objective of throughput is that of all replicas together, so one replica cannot miss it."""
     return not point.errors and (objective.latency_ms <= 0 or point.objective_ms <= objective.latency_ms)
 
 

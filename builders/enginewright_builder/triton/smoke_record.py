@@ -7,7 +7,7 @@ tritonserver when it was proven, and a slack for what differs from run to run. I
 gate's metric is, which may be blind to size, or run only where the builder does.
 
 An engine that is wrong at these batches must not make its own wrongness the measure. So where the gate compared it at
-another batch, it is asked for the same samples there, and one that is far further off as served is not published.
+another batch, the build runs the same samples in that batch, and publishes no engine that is far further off as served.
 """
 
 from __future__ import annotations
