@@ -32,6 +32,8 @@ THREADS: Final = 32
 AT_ONCE: Final = 2
 # Bytes. Two samples of some 300 bytes each for a replica.
 LARGEST_ANSWER: Final = 1 << 20
+# Seconds: times of a range may be asked for in whole ones.
+ROUNDED: Final = 1.0
 # Without a query or a fragment, which would take in the path that is added. The plugin's may hold a password.
 _ADDRESS: Final = re.compile(r"https?://[^\s/?#\\\x00-\x1f]+(/[^\s?#\\\x00-\x1f]*)?")
 _MARK: Final = "enginewright_sample"
@@ -74,7 +76,7 @@ class PrometheusClient:
         """Of a query with one series or none, a value each ``step`` seconds where there is one. Raises as
         :meth:`pending`, and :class:`NoSignalError` for an answer that cannot be read."""
         return await self._asked(
-            url, lambda server: _series(server.custom_query_range(query, start, end, f"{step:g}s")))
+            url, lambda server: _series(server.custom_query_range(query, start, end, f"{step:g}s"), start, end))
 
     async def _asked(self, url: str, question: Callable[[PrometheusConnect], Read]) -> Read:
         call = f"query {public(url)}"
@@ -175,7 +177,8 @@ def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, 
         raise NoSignalError("Prometheus' answer does not have the form of query") from error
     pending: dict[str, float] = {}
     for key, (pod, value) in values.items():
-        if ages.get(key, float("inf")) > stale_after or math.isnan(value):
+        # An age that is not a number is no proof of a fresh sample.
+        if not ages.get(key, math.inf) <= stale_after or math.isnan(value):
             continue
         if not 0 <= value <= LARGEST_VALUE:
             raise NoSignalError(f"Prometheus' answer has a queue of {value:g} requests")
@@ -183,9 +186,17 @@ def read_pending(answer: list[dict[str, Any]], stale_after: float) -> dict[str, 
     return pending
 
 
-def _series(answer: list[dict[str, Any]]) -> Series:
-    """Raises :class:`NoSignalError`."""
+def _series(answer: list[dict[str, Any]], start: datetime, end: datetime) -> Series:
+    """Without values that are not a number: there is none then, as where the series has a gap. Raises
+    :class:`NoSignalError`, also for a time that was not asked for and for a value that no count has."""
     try:
-        return [(float(at), float(value)) for one in answer for at, value in one["values"]]
+        found = [(float(at), float(value)) for one in answer for at, value in one["values"]]
     except (KeyError, TypeError, ValueError) as error:
         raise NoSignalError("Prometheus' answer does not have the form of query_range") from error
+    first, last = start.timestamp() - ROUNDED, end.timestamp() + ROUNDED
+    for at, value in found:
+        if not first <= at <= last:
+            raise NoSignalError(f"Prometheus' answer has a value at {at:g} s, which was not asked for")
+        if not (math.isnan(value) or 0 <= value <= LARGEST_VALUE):
+            raise NoSignalError(f"Prometheus' answer has a value of {value:g}, which no number of requests has")
+    return [(at, value) for at, value in found if not math.isnan(value)]

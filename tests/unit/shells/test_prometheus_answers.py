@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from enginewright.clients.signals import NoSignalError
 AT = 1000.0
 
 
-def series(pod: str, value: object, *, time: float | None = None, version: str = "1") -> list[dict[str, Any]]:
+def series(pod: str, value: object, *, time: object = None, version: str = "1") -> list[dict[str, Any]]:
     """A value and, with ``time``, the mark that tells when it was sampled."""
     labels = {"pod": pod, "model": "m", "version": version}
     found: list[dict[str, Any]] = [{"metric": {"__name__": "nv", **labels}, "value": [AT, str(value)]}]
@@ -32,7 +33,8 @@ def test_fresh_values_are_summed_by_pod() -> None:
     assert read_pending(answer, 10) == {"a": 7.0, "b": 1.0}
 
 
-@pytest.mark.parametrize("answer", [series("a", 3, time=900), series("a", 3), series("a", "NaN", time=1000)])
+@pytest.mark.parametrize("answer", [series("a", 3, time=900), series("a", 3), series("a", "NaN", time=1000),
+                                    series("a", 3, time="NaN")])
 def test_a_stale_undated_or_absent_value_is_left_out(answer: list[dict[str, Any]]) -> None:
     assert read_pending(answer, 10) == {}
 
@@ -135,6 +137,44 @@ async def test_answers_that_are_no_values(status: int, body: bytes, error: type[
     async with TestServer(app) as server, PrometheusClient() as client:
         with pytest.raises(error, match=said):
             await client.pending(str(server.make_url("/base/")), "ns", "m")
+
+
+@contextlib.asynccontextmanager
+async def ranged(*values: object, begins: float = 0.0) -> AsyncIterator[str]:
+    """The address of a Prometheus that answers any range query with one series of ``values``, one a second."""
+    async def answer(request: web.Request) -> web.Response:
+        assert request.path == "/api/v1/query_range"
+        series = {"metric": {}, "values": [[begins + at, str(value)] for at, value in enumerate(values)]}
+        return web.json_response({"status": "success", "data": {"resultType": "matrix", "result": [series]}})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/"))
+
+
+SPAN = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(9, UTC), 1.0
+
+
+async def test_values_over_time_leave_out_what_is_not_a_number() -> None:
+    async with ranged(2, "NaN", 0, "1e3") as url, PrometheusClient() as client:
+        assert await client.over_time(url, "up", *SPAN) == [(0.0, 2.0), (2.0, 0.0), (3.0, 1000.0)]
+
+
+@pytest.mark.parametrize("value", ["+Inf", "-Inf", "-1", "1e300"])
+async def test_a_value_over_time_that_nothing_counted_has_is_no_signal(value: str) -> None:
+    """The report's page would draw it, and scale all others to it."""
+    async with ranged(1, value) as url, PrometheusClient() as client:
+        with pytest.raises(NoSignalError, match="which no number of requests has"):
+            await client.over_time(url, "up", *SPAN)
+
+
+@pytest.mark.parametrize("begins", [-5.0, 60.0, 1e18])
+async def test_a_time_that_was_not_asked_for_is_no_signal(begins: float) -> None:
+    """One beyond the year 9999 ended the report with an error of the calendar."""
+    async with ranged(1, begins=begins) as url, PrometheusClient() as client:
+        with pytest.raises(NoSignalError, match="which was not asked for"):
+            await client.over_time(url, "up", *SPAN)
 
 
 @contextlib.asynccontextmanager
