@@ -95,6 +95,16 @@ class TestHistory:
         assert "3 times" in told["message"]
         assert set(cluster.kept) == {one}
 
+    @pytest.mark.parametrize("limit", [1, 2])
+    def test_failed_tries_leave_what_can_be_gone_back_to(self, limit: int) -> None:
+        cluster, (one, two) = served(8, 16, revisionHistoryLimit=limit)
+        for size in (24, 32, 48):
+            fail(cluster, {"engine": {"maxBatchSize": size}})
+        assert (one, "Superseded") in history(cluster)
+        assert set(cluster.kept) == {one, two}
+        # The last try is what the spec asks for.
+        assert [outcome for _, outcome in history(cluster)].count("RolledBack") == limit
+
     def test_a_lost_status_is_begun_anew(self) -> None:
         cluster, (_, two) = served(8, 16)
         cluster.status = {}

@@ -104,14 +104,11 @@ def _entry(goal: EngineResult, record: EngineRecord) -> RevisionStatus:
 
 
 def _bound(entries: Revisions, ctx: PassContext, needed: set[str | None]) -> Revisions:
-    """The limit counts old revisions: what serves or is on its way stays whatever it says."""
-    left, kept = ctx.spec.revision_history_limit, []
-    for entry in entries:
-        old = entry.outcome != "Serving" and entry.revision not in needed
-        if not old or left > 0:
-            kept.append(entry)
-        left -= old
-    return tuple(kept)
+    """The limit counts old revisions: what serves or is on its way stays whatever it says. Those that never served
+    leave first: any number of failed tries must leave what can be gone back to."""
+    old = [entry for entry in entries if entry.outcome != "Serving" and entry.revision not in needed]
+    stay = sorted(old, key=lambda entry: not entry.promotion_time)[:ctx.spec.revision_history_limit]
+    return tuple(entry for entry in entries if entry not in old or entry in stay)
 
 
 def _forget(ctx: PassContext, before: Revisions, after: Revisions) -> tuple[Action, ...]:
