@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -52,6 +53,22 @@ def test_a_whole_hour_without_a_request_is_seen_however_often_replicas_are_asked
     found = decide_replicas(window.view(), 1, limits, times[-1])
     assert found.replicas == 0
     assert len(window.view().samples) <= SAMPLES + 2 * OLD_KEPT / OLD_SECONDS + 2
+
+
+@pytest.mark.parametrize("work", [{"running": {"pod-1": 1.0}}, {"pending": {"pod-1": 1.0}}, {"held": 1.0}], ids=str)
+@pytest.mark.parametrize("apart", [1, 3], ids=["in all samples", "in every third"])
+def test_the_time_without_a_request_begins_when_the_last_one_has_ended(work: dict[str, Any], apart: int) -> None:
+    """However long ago it came: a stream may go on for longer than samples are kept as they are."""
+    window, limits = Window(0.0), ScaleLimits(min_replicas=0, zero_after=600.0)
+    idle = Sample(time=0.0, ready=1, pending={"pod-1": 0.0}, arrived=0.0, held=0.0)
+    ended = int(40.5 * OLD_SECONDS)
+    # The end of the seconds that its last sample is added up with.
+    since = 41 * OLD_SECONDS
+    for time in range(int(since + limits.zero_after) + 1):
+        window.add(replace(idle, time=float(time), **(work if time <= ended and (ended - time) % apart == 0 else {})))
+        if time % 100 in (0, 9, 10):
+            found = decide_replicas(window.view(), 1, limits, float(time))
+            assert (found.replicas == 0) == (time >= since + limits.zero_after), time
 
 
 def test_the_longest_time_without_a_request_that_a_spec_can_ask_for_is_kept() -> None:

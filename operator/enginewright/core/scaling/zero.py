@@ -56,8 +56,7 @@ def quiet_since(samples: tuple[Sample, ...]) -> float | None:
 
 def _busy(sample: Sample) -> bool:
     """A hit of the response cache is no work, but a client asked."""
-    return (sample.arrived != 0 or bool(sample.hits) or bool(sample.held) or any(sample.pending.values())
-            or any(sample.running.values()))
+    return sample.arrived != 0 or bool(sample.hits) or sample.busy
 
 
 def _decision(replicas: int, message: str, held: float | None) -> ScaleDecision:
