@@ -24,12 +24,16 @@ LARGEST_INPUT: Final = 4 << 20
 _PIECE: Final = 1 << 16
 _SMALL: Final = ("FP16", "BF16", "FP32", "FP64")
 # A server's text in a message: a name that looks like one, and never more. Everything else is named by its place.
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,63}")
+_SHOWN: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,63}")
 MOST_TENSORS: Final = 256
 MOST_DIMENSIONS: Final = 32
 # Where the server keeps state, a sequence of this one request: by a word, as no client's would be. Other models do not
 # look at it.
 _SEQUENCE: Final = {"sequence_id": PROBE_REQUEST_ID, "sequence_start": True, "sequence_end": True}
+# Of numbers that are classes or tokens, as the accuracy gate takes them to be (ids.py of the builder).
+_NAMES: Final = ("BOOL", "INT32", "INT64", "UINT32", "UINT64")
+# Between yes and no, of numbers that all lie between 0 and 1.
+_THRESHOLD: Final = 0.5
 _FORMATS: Final = {
     "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",
     "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
@@ -50,18 +54,22 @@ class Request:
 
 @dataclass(frozen=True)
 class Tensor:
-    """``values`` in row-major order; empty for types that are not compared (BYTES)."""
+    """``values`` in row-major order; empty for types that are not compared (BYTES). ``names`` says that they number
+    classes or tokens, and are no amounts, as far as the type tells."""
 
     shape: tuple[int, ...]
     values: tuple[float, ...]
+    names: bool = False
 
 
 @dataclass(frozen=True)
 class Match:
-    """``similarity`` is the least cosine over all outputs; None when they cannot be compared. ``flaw`` is what is wrong
-    with the second answer whatever the weights; empty when nothing is."""
+    """``similarity`` is the least cosine over all outputs of several numbers; None when there are none that can be
+    compared. ``single`` has, by name, both numbers of each output that is one: their cosine is 1 or -1, whatever they
+    are. ``flaw`` is what is wrong with the second answer whatever the weights; empty when nothing is."""
 
     similarity: float | None = None
+    single: tuple[tuple[str, float, float], ...] = ()
     flaw: str = ""
 
 
@@ -110,7 +118,7 @@ def _shape(sizes: Any) -> tuple[int, ...]:
 
 
 def _shown(name: str, place: int) -> str:
-    return name if _NAME.fullmatch(name) else f"number {place + 1}"
+    return name if _SHOWN.fullmatch(name) else f"number {place + 1}"
 
 
 def _size(place: int, size: int) -> int:
@@ -160,7 +168,7 @@ def read_answer(body: bytes, json_bytes: int | None) -> dict[str, Tensor]:
             else:
                 values = _values(kind, body[place : place + size])
                 place += size
-            found[str(output["name"])] = Tensor(shape, values)
+            found[str(output["name"])] = Tensor(shape, values, names=kind in _NAMES)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error) as error:
         raise ProbeError("its answer cannot be read") from error
     if len(found) > MOST_TENSORS:
@@ -192,9 +200,39 @@ def match(first: Mapping[str, Tensor], second: Mapping[str, Tensor], same_model:
             return Match(flaw=f"output {shown} {shape}") if same_model else Match()
         if _spoilt(tensor.values, other.values):
             return Match(flaw=f"output {shown} holds numbers that are not finite")
-    pairs = [_finite(tensor.values, second[name].values) for name, tensor in first.items()]
-    cosines = [_cosine(mine, theirs) for mine, theirs in pairs if mine]
-    return Match(similarity=min(cosines, default=None))
+    pairs = {name: _finite(tensor.values, second[name].values) for name, tensor in first.items()}
+    cosines = [_cosine(mine, theirs) for mine, theirs in pairs.values() if len(mine) > 1]
+    single = tuple((name, *mine, *theirs) for name, (mine, theirs) in pairs.items()
+                   if len(mine) == 1 and not first[name].names)
+    return Match(similarity=min(cosines, default=None), single=single)
+
+
+def similarities(matches: Sequence[Match]) -> tuple[float, ...]:
+    """Of those of ``matches``, of one model, that can be compared: the least over their outputs. A single number has no
+    direction: as in the accuracy gate it counts by its error, relative to the first answer or, where that is larger, to
+    the root of the mean square of all its first answers. An error e, which lies along the answer, counts as the cosine
+    of one as large across it, 1 - e² / 2, so that one limit holds for both. Numbers that all lie between 0 and 1, as
+    probabilities do, are held against 0.5 at least: made-up inputs may have answers next to 0 alone."""
+    numbers: dict[str, list[tuple[float, float]]] = {}
+    for name, mine, theirs in (one for match in matches for one in match.single):
+        numbers.setdefault(name, []).append((mine, theirs))
+    usual = {name: _usual(pairs) for name, pairs in numbers.items()}
+    found = ([*([] if one.similarity is None else [one.similarity]),
+              *(_alike(mine, theirs, usual[name]) for name, mine, theirs in one.single)] for one in matches)
+    return tuple(min(each) for each in found if each)
+
+
+def _usual(pairs: Sequence[tuple[float, float]]) -> float:
+    """What a number is at least held against."""
+    largest = max(abs(mine) for mine, _ in pairs)
+    level = largest * math.sqrt(sum((mine / largest) ** 2 for mine, _ in pairs) / len(pairs)) if largest else 0.0
+    return max(level, _THRESHOLD) if all(0 <= one <= 1 for pair in pairs for one in pair) else level
+
+
+def _alike(mine: float, theirs: float, usual: float) -> float:
+    size = max(abs(mine), usual)
+    error = min(2.0, abs(theirs - mine) / size) if size else float(theirs != mine) * 2
+    return max(0.0, 1 - error * error / 2)
 
 
 def _spoilt(first: Sequence[float], second: Sequence[float]) -> bool:

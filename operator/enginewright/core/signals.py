@@ -147,13 +147,14 @@ class Round:
 class ProbeResults:
     """Inputs that were sent to one replica of each of two revisions. ``pairs`` counts those that the stable revision
     answered, ``flawed`` those of them that the candidate did not answer, or with other shapes or numbers that are not
-    finite, ``flaw`` the last such; ``similarities`` are cosines between both answers. ``problem`` says why there are
-    no probes."""
+    finite, ``flaw`` the last such; ``similarities`` are cosines between both answers, with ``single`` also of outputs
+    of one number, by their error. ``problem`` says why there are no probes."""
 
     pairs: int = 0
     flawed: int = 0
     flaw: str = ""
     similarities: tuple[float, ...] = ()
+    single: bool = False
     problem: str = ""
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from enginewright.clients.signals import ReplicaMetrics
-from enginewright.core.probe import Match
+from enginewright.core.probe import Match, similarities
 from enginewright.core.scaling import Capacity
 from enginewright.core.scaling.arrivals import ROUNDING
 from enginewright.core.scaling.latency import calm
@@ -62,6 +62,7 @@ class Window:
         self._rounds: list[Round] = []
         self._notes: dict[type, object] = {}
         self._probes = ProbeResults()
+        self._matches: deque[Match] = deque(maxlen=SIMILARITIES)
         self._probed: deque[float] = deque(maxlen=1000)
         self._unanswered = 0
         self._failed = 0
@@ -154,6 +155,7 @@ class Window:
         self._rounds = []
         self._notes = {}
         self._probes = ProbeResults()
+        self._matches.clear()
         self._probed.clear()
         self._unanswered = 0
         self._failed = 0
@@ -178,13 +180,15 @@ class Window:
         seen = self._probes
         self._probed.append(time)
         self._unanswered = 0
-        similar = () if match.similarity is None else (match.similarity,)
+        if match.similarity is not None or match.single:
+            self._matches.append(match)
         self._probes = replace(
             seen,
             pairs=seen.pairs + 1,
             flawed=seen.flawed + bool(match.flaw),
             flaw=match.flaw or seen.flaw,
-            similarities=(*seen.similarities, *similar)[-SIMILARITIES:],
+            similarities=similarities(self._matches),
+            single=seen.single or bool(match.single),
             problem="",
         )
 

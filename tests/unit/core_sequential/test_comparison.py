@@ -153,7 +153,8 @@ def test_starved_is_what_gets_no_requests_and_no_probes() -> None:
 @pytest.mark.parametrize(
     ("probes", "words"),
     [
-        (ProbeResults(pairs=6, similarities=(0.2,) * 5 + (0.99,)), "cosine 0.200 (median of 6, limit 0.900)"),
+        (ProbeResults(pairs=6, similarities=(0.2,) * 5 + (0.99,)), "cosine 0.200 (median of 6, limit 0.900)."),
+        (ProbeResults(pairs=6, similarities=(0.2,) * 6, single=True), "0.900, a single number by its relative error)."),
         (ProbeResults(pairs=4, flawed=3, flaw="no answer"), "3 of 4 probes that the stable revision answers went"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.probe import Match, ProbeError, Tensor, make_request, match, read_answer
+from enginewright.core.probe import Match, ProbeError, Tensor, make_request, match, read_answer, similarities
 
 
 def meta(*inputs: tuple[str, str, list[int]]) -> dict[str, Any]:
@@ -90,7 +90,8 @@ def one(*values: float, shape: tuple[int, ...] = ()) -> dict[str, Tensor]:
 
 @given(st.lists(st.floats(-1e30, 1e30), min_size=1, max_size=20))
 def test_an_answer_is_like_itself(values: list[float]) -> None:
-    assert match(one(*values), one(*values), same_model=True) == Match(similarity=1.0)
+    found = match(one(*values), one(*values), same_model=True)
+    assert (similarities([found]), found.flaw) == ((1.0,), "")
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=3, max_size=3), st.lists(st.floats(-1e300, 1e300), min_size=3,
@@ -105,8 +106,48 @@ def test_how_alike_they_are() -> None:
     assert match(one(1, 0), one(1, 1), same_model=True).similarity == pytest.approx(math.sqrt(0.5))
     assert match(one(1, 0), one(-3, 0), same_model=True).similarity == pytest.approx(-1)
     assert match(one(0, 0), one(1, 0), same_model=True).similarity == 0
-    two = {**one(1, 0), "z": Tensor((1,), (1.0,))}
-    assert match(two, {**two, "z": Tensor((1,), (-1.0,))}, same_model=True).similarity == -1
+    two = {**one(1, 0), "z": Tensor((2,), (1.0, 0.0))}
+    assert match(two, {**two, "z": Tensor((2,), (-1.0, 0.0))}, same_model=True).similarity == -1
+
+
+def alike(*pairs: tuple[float, float], **more: Tensor) -> tuple[float, ...]:
+    """Of an output of one number, to several inputs."""
+    return similarities([match({**one(mine), **more}, {**one(theirs), **more}, same_model=True)
+                         for mine, theirs in pairs])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        # A tenth off is as much as a cosine of 0.995 allows, whatever the sign.
+        ([(10.0, 11.0), (-10.0, -9.0)], [0.995, 0.995]),
+        # Twice as large, another number, or the other sign.
+        ([(10.0, 20.0), (10.0, 0.0), (10.0, -10.0)], [0.5, 0.5, 0.0]),
+        # One next to nothing is held against what all are: of 0.01 and 10 the root of the mean square is 7.07.
+        ([(0.01, -0.6), (10.0, 10.0)], [1 - (0.61 / math.hypot(10, 0.01)) ** 2, 1.0]),
+        # Probabilities are held against one half.
+        ([(0.02, 0.05), (0.0, 0.5), (0.1, 0.9)], [0.9982, 0.5, 0.0]),
+        ([(0.0, 0.0)], [1.0]),
+        ([(0.0, 7.0)], [0.0]),
+        ([(1e308, -1e308), (1e308, 1e308)], [0.0, 1.0]),
+    ],
+)
+def test_a_single_number_counts_by_its_error(pairs: list[tuple[float, float]], expected: list[float]) -> None:
+    """As in the accuracy gate: its cosine is 1 or -1 whatever it is."""
+    assert alike(*pairs) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_single_number_counts_beside_other_outputs() -> None:
+    assert alike((1.0, 1.0), (3.0, 9.0), z=Tensor((2,), (1.0, 2.0))) == pytest.approx((1.0, 0.0))
+    assert alike((math.nan, 2.0), z=Tensor((2,), (1.0, 2.0))) == (1.0,)
+
+
+@pytest.mark.parametrize("kind", ["BOOL", "INT32", "INT64", "UINT32", "UINT64"])
+def test_a_single_number_of_a_class_says_nothing_by_its_size(kind: str) -> None:
+    """Made-up inputs lie off the data that the gate compares classes on: all may fall between two."""
+    size = {"BOOL": 1, "INT32": 4, "UINT32": 4}.get(kind, 8)
+    first, second = (read_answer(*answer(("y", kind, [1, 1], value.to_bytes(size, "little")))) for value in (0, 1))
+    assert similarities([match(first, second, same_model=True)]) == ()
 
 
 def test_what_is_wrong_whatever_the_weights() -> None:

@@ -12,8 +12,7 @@ from aiohttp import web
 
 from enginewright.clients.probe import LARGEST_ANSWER, ProbeClient
 from enginewright.core.comparison import FRUITLESS_PAIRS, Limits, Question
-from enginewright.core.probe import Request, Tensor
-from enginewright.core.signals import ProbeResults
+from enginewright.core.probe import Match, Request, Tensor
 from enginewright.observe.prober import COMPARED, MOST_COMPARED, MOST_PAIRS, PAIRS, Prober
 from enginewright.observe.window import UNANSWERED, Window
 
@@ -21,6 +20,7 @@ OLD, NEW = "127.0.0.1", "127.0.0.2"
 QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(similarity=0.9))
 REPLICAS = {"old-1": OLD, "new-1": NEW}
 REVISIONS = {"old-1": "old", "new-1": "new"}
+LIKE = Match(similarity=1.0)
 
 
 @dataclass
@@ -125,20 +125,21 @@ async def test_with_live_traffic_only_outputs_are_compared(servers: Servers, pro
 @pytest.mark.parametrize(
     ("had", "more"),
     [
-        (ProbeResults(pairs=8, flawed=4, similarities=(1.0,) * 4), 4),
-        (ProbeResults(pairs=FRUITLESS_PAIRS), 0),
-        (ProbeResults(pairs=MOST_COMPARED - 1, similarities=(1.0,)), 1),
+        ([LIKE] * 4 + [Match(flaw="odd")] * 4, 4),
+        ([Match()] * FRUITLESS_PAIRS, 0),
+        ([LIKE, *[Match()] * (MOST_COMPARED - 2)], 1),
     ],
 )
 async def test_outputs_are_asked_for_until_enough_can_be_compared(
-    servers: Servers, prober: Prober, monkeypatch: pytest.MonkeyPatch, had: ProbeResults, more: int
+    servers: Servers, prober: Prober, monkeypatch: pytest.MonkeyPatch, had: list[Match], more: int
 ) -> None:
     window = fresh()
     monkeypatch.setattr(window, "thin", lambda *_: False)
-    window._probes = had
+    for one in had:
+        window.probed(0.0, one)
     for _ in range(COMPARED):
         await prober.round(QUESTION, REPLICAS, REVISIONS, window)
-    assert window.probes.pairs - had.pairs == more
+    assert window.probes.pairs - len(had) == more
 
 
 async def test_probes_end(servers: Servers, prober: Prober) -> None:

@@ -215,6 +215,18 @@ def test_rounds_and_similarities_are_bounded() -> None:
     assert (view.probes.pairs, view.probes.flawed, view.probes.flaw) == (ROUNDS + 5, 1, "odd")
 
 
+def test_single_numbers_are_held_against_all_that_the_analysis_has_seen() -> None:
+    window = Window(0.0)
+    window.analyse("k")
+    window.probed(1.0, Match(single=(("y", 0.1, -0.1),)))
+    assert (window.probes.similarities, window.probes.single) == ((0.0,), True)
+    window.probed(2.0, Match(single=(("y", -10.0, -10.0),)))
+    assert window.probes.similarities == pytest.approx((0.9996, 1.0), abs=1e-4)
+    window.analyse("other")
+    window.probed(3.0, Match(single=(("y", 0.1, -0.1),)))
+    assert window.probes.similarities == (0.0,)
+
+
 def test_without_an_analysis_nothing_is_kept() -> None:
     window = Window(0.0)
     rounds(window, 3)

@@ -23,9 +23,10 @@ def disagreement(probes: ProbeResults, limits: Limits) -> str:
         return ""
     if median >= limits.similarity:
         return ""
+    single = ", a single number by its relative error" if probes.single else ""
     return (
         f"Its outputs are not those of the stable revision on the same inputs: cosine {median:.3f} (median of "
-        f"{len(probes.similarities)}, limit {limits.similarity:.3f})."
+        f"{len(probes.similarities)}, limit {limits.similarity:.3f}{single})."
     )
 
 
