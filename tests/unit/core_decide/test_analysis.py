@@ -408,3 +408,75 @@ def test_without_surge_replicas_that_go_down_get_no_stand_ins() -> None:
         cluster.step()
         assert sum(cluster.replicas().values()) <= 4
         assert len(cluster.pods) <= 4
+
+
+@pytest.mark.parametrize("surge", [0, 1])
+@pytest.mark.parametrize(("before", "after", "weight"), [(4, 2, 50), (4, 3, 50), (6, 2, 50), (8, 4, 75), (8, 3, 25)])
+def test_fewer_replicas_in_mid_canary_leave_both_their_shares(surge: int, before: int, after: int, weight: int) -> None:
+    """As where maxReplicas is lowered: a candidate that is not proven yet must not get what the stable one gives up."""
+    steps = [{"weight": weight}]
+    cluster = serving(replicas=before, maxSurge=surge, analysis={"seconds": 60}, steps=steps)
+    old = cluster.revision
+    new = changed(cluster)
+    go(cluster, 120, "False/Analysing")
+    cluster.edit(replicas=after)
+    (split,) = splits(RolloutSpec.model_validate({"maxSurge": surge, "steps": steps}), after)
+    cluster.step()
+    while step(cluster) in ("Starting", "Analysing"):
+        assert cluster.replicas()[old] >= split.stable
+        assert sum(endpoint.ready for endpoint in cluster.endpoints) >= after
+        if step(cluster) == "Analysing":
+            assert cluster.replicas()[new] == split.candidate
+        cluster.step()
+    go(cluster, 200, "True/Complete")
+    assert cluster.replicas() == {new: after}
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 2), (4, 3), (6, 4)])
+def test_fewer_replicas_while_none_of_the_new_ones_answers_leave_the_old_ones(before: int, after: int) -> None:
+    cluster = serving(replicas=before, maxSurge=0, analysis={"seconds": 20}, steps=[{"weight": 50}])
+    old = cluster.revision
+    new = changed(cluster)
+    for _ in range(120):
+        if step(cluster) == "Expanding" and cluster.replicas()[new] > before // 2:
+            break
+        cluster.step()
+    cluster.broken = {new: {"phase": "Running"}}
+    cluster.pods = {name: replace(pod, ready=pod.ready and pod.revision == old) for name, pod in cluster.pods.items()}
+    stood = cluster.replicas()[old]
+    cluster.edit(replicas=after)
+    for _ in range(10):
+        cluster.step()
+        assert cluster.replicas()[old] >= min(stood, after - 1)
+        assert sum(cluster.replicas().values()) <= max(after, stood)
+
+
+def test_restarts_of_a_replica_that_is_gone_do_not_stand_for_anothers() -> None:
+    """Two had one each before the analysis. One of them is gone with the load, and the other restarts."""
+    cluster = serving(replicas=4, steps=[{"weight": 50}], autoPromote=False)
+    new = changed(cluster)
+    while step(cluster) == "Starting":
+        cluster.pods = {name: replace(pod, restarts=int(pod.revision == new)) for name, pod in cluster.pods.items()}
+        cluster.step()
+    assert cluster.status["rollout"]["restarts"] == 2
+    cluster.edit(replicas=2)
+    for _ in range(5):
+        cluster.step()
+    assert cluster.replicas()[new] == 1
+    cluster.pods = {name: replace(pod, restarts=2 * (pod.revision == new)) for name, pod in cluster.pods.items()}
+    cluster.step()
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    assert "restarted 2 times" in cluster.condition("RolloutComplete")["message"]
+
+
+def test_a_stable_revision_that_does_not_answer_is_said_where_it_is_waited_for() -> None:
+    cluster = serving()
+    old = cluster.revision
+    changed(cluster)
+    go(cluster, 60, "False/Analysing")
+    cluster.broken = {old: {"phase": "Running"}}
+    cluster.pods = {name: replace(pod, ready=pod.ready and pod.revision != old) for name, pod in cluster.pods.items()}
+    cluster.rate, cluster.probed = 0.0, False
+    cluster.step()
+    cluster.step()
+    assert f"Revision {old} has no ready replica to compare it with." in cluster.condition("RolloutComplete")["message"]

@@ -1,10 +1,10 @@
 """From one revision to the next while both run: start, analyse, expand, switch, or roll back.
 
 The position is kept in status (``rollout.step``) but every count is derived from the world, so that a lost status only
-makes the analysis start again. A candidate is never shrunk on its way, unless the load falls while it waits to be
-promoted, and the stable revision gives up a replica only for one of the candidate's that is available: together they
-never fall below what is needed, nor, with Canary, rise above it by more than ``maxSurge``. With ``maxSurge`` 0 they
-never rise above it at all, and fall one short of it while a replica is exchanged.
+makes the analysis start again. A candidate is never shrunk on its way, unless fewer replicas are wanted before it is
+promoted: it keeps its step's share of them. The stable revision gives up a replica only for one of the candidate's that
+is available: together they never fall below what is needed, nor, with Canary, rise above it by more than ``maxSurge``.
+With ``maxSurge`` 0 they never rise above it at all, and fall one short of it while a replica is exchanged.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from enginewright.core.decide.strategy.back import roll_back, stay_back
 from enginewright.core.decide.strategy.splits import Split
 from enginewright.core.decide.strategy.state import Position, RolloutState, flapping, position_of
 from enginewright.core.decide.trouble import restarted, restarts, starting, starting_trouble
+from enginewright.core.observed import DeploymentView
 from enginewright.core.quantity import count
 from enginewright.core.reasons import Reason
 from enginewright.core.routing import WHOLE, Weights, part, split
@@ -57,7 +58,9 @@ def _go_on(state: RolloutState, at: Position) -> Desired:
     target, stable, step = state.target.revision, state.stable.revision, at.step
     mine, theirs = _counts(state, at)
     analysing = step in (Step.ANALYSING, Step.WAITING)
-    baseline = state.memory.restarts if state.under_analysis else restarts(state.ctx.observed, target)
+    # A replica that goes away takes its restarts along: they must not stand for those of others.
+    now = restarts(state.ctx.observed, target)
+    baseline = min(state.memory.restarts or 0, now) if state.under_analysis else now
     watched = analysing or step in (Step.EXPANDING, Step.SWITCHING)
     return Desired(
         progress=_progress(state, at),
@@ -85,13 +88,24 @@ def _counts(state: RolloutState, at: Position) -> tuple[int, int]:
     goal, least = (wanted, 0) if at.step in (Step.EXPANDING, Step.SWITCHING) else (split.candidate, split.stable)
     asked = candidate.spec_replicas if candidate else 0
     room = max(0, wanted + surge - max(stable.spec_replicas, stable.replicas))
-    available = min(candidate.available, state.serving.answering.get(candidate.revision, 0)) if candidate else 0
-    mine = min(wanted, max(asked, min(goal, room)))
+    # Where fewer are wanted than before, it keeps more than its goal until the stable one can take that.
+    held = min(asked, max(goal, wanted - _available(state, stable)))
+    mine = min(wanted, max(held, min(goal, room)))
+    available = min(mine, _available(state, candidate))
     exchanged = 1 if surge == 0 and goal > available else 0
     theirs = max(least, wanted - available - exchanged, 0)
     if surge == 0:
-        theirs = min(theirs, max(0, wanted - max(asked, candidate.replicas if candidate else 0)))
+        # The stable one grows only into room that the candidate does not take, and never makes room for more of it than
+        # can answer.
+        free = wanted - max(asked, candidate.replicas if candidate else 0)
+        theirs = min(theirs, max(stable.spec_replicas, free))
+        mine = min(mine, max(available, wanted - theirs))
     return mine, theirs
+
+
+def _available(state: RolloutState, deployed: DeploymentView | None) -> int:
+    """By its own count and by its pods."""
+    return min(deployed.available, state.serving.answering.get(deployed.revision, 0)) if deployed else 0
 
 
 def _selected(state: RolloutState, at: Position) -> str:
@@ -136,10 +150,7 @@ def _weight(step: Split) -> int:
 
 def _part(state: RolloutState, staying: int) -> int:
     """Per cent of the replicas that are the candidate's and can answer."""
-    candidate = state.candidate
-    answering = state.serving.answering.get(state.target.revision, 0)
-    mine = min(candidate.available, answering) if candidate else 0
-    return part(mine, staying)
+    return part(_available(state, state.candidate), staying)
 
 
 def _progress(state: RolloutState, at: Position) -> Finding:
@@ -172,6 +183,8 @@ def _analysing(state: RolloutState, at: Position) -> Finding:
     same = state.under_analysis and at.number == state.last
     found = state.answer.message if same else "no request has been measured yet"
     message = f"Revision {revision} {how} and is compared with revision {state.stable.revision}: {found}."
+    if split.stable and not state.serving.answers(state.stable):
+        message += f" Revision {state.stable.revision} has no ready replica to compare it with."
     if same and state.answer.starved:
         message += f" Promote it unmeasured with {state.ctx.promote_with(revision)}."
         return no(Reason.WAITING_FOR_SAMPLES, message)
