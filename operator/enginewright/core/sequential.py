@@ -32,6 +32,12 @@ class Interval:
     high: float
 
 
+def of_beginning(alpha: float, before: int) -> float:
+    """The chance of a wrong word that a series may have which began again after ``before`` others, so that all of them
+    have at most 1.65 times ``alpha``, however many there are (Σ 1/n² = π²/6)."""
+    return alpha / (before + 1) ** 2
+
+
 def confidence_sequence(values: Sequence[float], weights: Sequence[float], alpha: float) -> Interval | None:
     """The mean of ``values`` at every moment of the series at once; None before it is known."""
     series = Series()

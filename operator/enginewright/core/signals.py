@@ -112,7 +112,8 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What replicas did between two scrapes: ``requests`` answered, ``failed`` by a fault of the engine, ``busy``
+    """What replicas did between two scrapes: ``requests`` answered, ``failed`` by a fault of the engine, ``rejected``
+    because they waited in the queue for too long, ``busy``
     microseconds that the answered ones took from arrival to answer, ``queued`` microseconds of them in the queue.
     ``replicas`` is how many replicas' scrapes were added up. ``p99`` is the server's own, in milliseconds, the worst of
     the replicas; None where it exports none. ``tokens`` are those of a language model."""
@@ -123,6 +124,7 @@ class Traffic:
     queued: float = 0.0
     replicas: int = 0
     p99: float | None = None
+    rejected: float = 0.0
     tokens: Tokens | None = None
 
     def __add__(self, other: Traffic) -> Traffic:
@@ -131,7 +133,8 @@ class Traffic:
         return Traffic(
             requests=self.requests + other.requests, failed=self.failed + other.failed, busy=self.busy + other.busy,
             queued=self.queued + other.queued, replicas=self.replicas + other.replicas,
-            p99=max(tails, default=None), tokens=sum(counted[1:], counted[0]) if counted else None)
+            p99=max(tails, default=None), rejected=self.rejected + other.rejected,
+            tokens=sum(counted[1:], counted[0]) if counted else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +169,8 @@ class ProbeResults:
 class SignalWindow:
     """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``asked`` says
     since when how many replicas were asked for, oldest first. ``rounds`` and
-    ``probes`` are those of the analysis that ``analysis`` names. Kept by the shell; lost at a restart, which only makes
+    ``probes`` are those of the analysis that ``analysis`` names; ``begun_again`` is how often its oldest rounds were
+    forgotten, so that what is added up of them began again. Kept by the shell; lost at a restart, which only makes
     scale-down wait for a full window and an analysis start again. In ``notes`` what was added up of ``rounds`` is left
     for the next look; it saves time and decides nothing."""
 
@@ -176,6 +180,7 @@ class SignalWindow:
     asked: tuple[tuple[float, int], ...] = ()
     analysis: str = ""
     rounds: tuple[Round, ...] = ()
+    begun_again: int = 0
     probes: ProbeResults = ProbeResults()
     notes: dict[type, object] = field(default_factory=dict, compare=False, repr=False)
 

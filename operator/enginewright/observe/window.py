@@ -60,6 +60,7 @@ class Window:
         self._counters = Counters()
         self._analysis = ""
         self._rounds: list[Round] = []
+        self._begun_again = 0
         self._notes: dict[type, object] = {}
         self._probes = ProbeResults()
         self._matches: deque[Match] = deque(maxlen=SIMILARITIES)
@@ -153,6 +154,7 @@ class Window:
         self._analysis = key
         self._counters = Counters()
         self._rounds = []
+        self._begun_again = 0
         self._notes = {}
         self._probes = ProbeResults()
         self._matches.clear()
@@ -173,6 +175,7 @@ class Window:
             traffic[revision] = traffic.get(revision, Traffic()) + seen
         if len(self._rounds) == ROUNDS:
             del self._rounds[:FORGOTTEN]
+            self._begun_again += 1
         self._rounds.append(Round(time=time, traffic=traffic))
 
     def probed(self, time: float, match: Match) -> None:
@@ -230,6 +233,7 @@ class Window:
             asked=tuple(self._asked),
             analysis=self._analysis,
             rounds=tuple(self._rounds),
+            begun_again=self._begun_again,
             probes=self._probes,
             notes=self._notes,
         )
@@ -244,11 +248,13 @@ class _Totals:
     failed: float
     busy: float
     queued: float
+    rejected: float = 0.0
     tokens: Tokens | None = None
 
     @classmethod
     def of(cls, metrics: ReplicaMetrics) -> _Totals:
-        return cls(metrics.timed, metrics.answered, metrics.broken, metrics.busy, metrics.queued_for, metrics.tokens)
+        return cls(metrics.timed, metrics.answered, metrics.broken, metrics.busy, metrics.queued_for, metrics.rejected,
+                   metrics.tokens)
 
     def fell(self, before: _Totals) -> bool:
         """A counter that fell began at zero with its server, and the others with it."""
@@ -271,6 +277,7 @@ class _Totals:
             busy=share * (self.busy - start.busy),
             queued=share * max(0.0, self.queued - start.queued),
             replicas=1,
+            rejected=max(0.0, self.rejected - start.rejected),
             tokens=self.tokens and self.tokens.since(start.tokens or Tokens()),
         )
 

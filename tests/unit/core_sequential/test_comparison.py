@@ -363,6 +363,8 @@ def test_after_promotion_only_failures_count() -> None:
         (window(slower=1.2501, seconds=70), asked(patience=60), None),
         (window(p99=10.9, seconds=LONG), asked(milliseconds=10), None),
         (window(probes=ProbeResults(pairs=6, similarities=(0.2,) * 6)), asked(similarity=0.9), None),
+        (window(p99=10.9, seconds=LONG), requires(), Reason.OBJECTIVE_MISSED),
+        (window(p99=10.1, seconds=LONG), requires(), None),
         (window(), QUESTION, None),
         (window(seconds=2), QUESTION, None),
     ],
@@ -370,8 +372,62 @@ def test_after_promotion_only_failures_count() -> None:
 def test_while_a_person_is_waited_for_only_proof_counts(
     seen: SignalWindow, question: Question, reason: Reason | None
 ) -> None:
-    found = proven_worse(compare(seen, question))
+    found = proven_worse(compare(seen, question), question.limits)
     assert (found and found.reason) == reason
+
+
+@pytest.mark.parametrize(
+    ("seconds", "candidate", "stable", "verdict"),
+    [
+        # Those that it answers are answered as fast.
+        (200, {"requests": 16.0, "rejected": 4.0}, {}, "worse"),
+        (40, {"requests": 16.0, "rejected": 4.0}, {}, "open"),
+        (17, {"requests": 16.0, "rejected": 4.0}, {}, "open"),
+        (200, {"requests": 16.0, "rejected": 4.0}, {"requests": 16.0, "rejected": 4.0}, "good"),
+        (200, {}, {"requests": 16.0, "rejected": 4.0}, "good"),
+        # It gets twice as many requests.
+        (200, {"requests": 32.0, "rejected": 8.0}, {}, "good"),
+        (17, {}, {}, "good"),
+    ],
+)
+def test_one_that_turns_more_requests_away_is_not_as_good(
+    seconds: int, candidate: dict[str, float], stable: dict[str, float], verdict: str
+) -> None:
+    each = Traffic(requests=20, replicas=1)
+    sides = {"new": replace(each, **candidate), "old": replace(each, **stable)}  # type: ignore[arg-type]
+    traffic = {name: replace(one, busy=5000 * one.requests, queued=50 * one.requests) for name, one in sides.items()}
+    both = tuple(Round(time=float(time), traffic=traffic) for time in range(seconds))
+    answer = compare(SignalWindow(started=0, analysis="k", rounds=both, probes=AGREEING), QUESTION)
+    assert answer.verdict == verdict
+    if verdict == "worse":
+        assert answer.reason == Reason.SLOWER
+        assert "requests waited in its queue for longer than spec.serving.queue allows, of the stable" in answer.message
+
+
+def test_a_stall_that_turns_many_away_is_one_event() -> None:
+    stall = Traffic(requests=1, rejected=500, busy=5000, replicas=1)
+    usual = Traffic(requests=20, busy=100_000, replicas=1)
+    both = tuple(Round(time=float(time), traffic={"new": stall if time == 15 else usual, "old": replace(
+        usual, requests=400.0, busy=2e6) if time == 15 else usual}) for time in range(60))
+    answer = compare(SignalWindow(started=0, analysis="k", rounds=both, probes=AGREEING), QUESTION)
+    assert answer.verdict == "open"
+
+
+def test_samples_that_begin_again_take_more_proof_each_time() -> None:
+    """A candidate may wait for days: 400 times in one day its oldest samples are forgotten, and each time the tests
+    begin again. What is wrong once in a thousand times would be wrong within days."""
+    def proof(begun_again: int) -> int:
+        """Seconds of 4 failures in 20 against none until it is believed."""
+        broken = window(requests=16.0, failed=4.0)
+        return next(seconds for seconds in range(40) if fails_more(
+            replace(broken, rounds=broken.rounds[:seconds], begun_again=begun_again), QUESTION))
+
+    assert proof(0) < proof(30) < proof(3000) < 5 * proof(0)
+    first, later = (compare(replace(window(), begun_again=times), QUESTION).ratio for times in (0, 30))
+    assert first is not None
+    assert later is not None
+    assert first.high < later.high
+    assert compare(replace(window(slower=2.0), begun_again=3000), QUESTION).reason == Reason.SLOWER
 
 
 @pytest.mark.parametrize("every", [0, 25])

@@ -148,6 +148,14 @@ def test_all_counters_of_a_restarted_server_start_at_zero() -> None:
     assert (grown["a"].requests, grown["a"].failed, grown["a"].busy) == (4, 3, 4000)
 
 
+def test_requests_that_waited_for_too_long_are_counted_apart() -> None:
+    counters = Counters()
+    found = [counters.update({"a": replace(counted(total), failures={"REJECTED": rejected})}, ["a"])
+             for total, rejected in ((10, 2.0), (20, 5.0), (1, 1.0))]
+    assert [(one["a"].rejected, one["a"].failed) for one in found[1:]] == [(3.0, 0.0), (1.0, 0.0)]
+    assert (found[1]["a"] + found[2]["a"]).rejected == 4.0
+
+
 def test_a_success_that_was_none_is_a_failure_and_takes_its_time_with_it() -> None:
     counters = Counters()
     counters.update({"a": counted(10)}, ["a"])
@@ -199,6 +207,7 @@ def test_another_analysis_begins_without_samples_and_the_same_goes_on() -> None:
     window.analyse("other")
     assert window.view().rounds == ()
     assert window.view().probes == ProbeResults()
+    assert window.view().begun_again == 0
     rounds(window, 2)
     assert window.view().rounds[0].traffic == {}, "counters begin anew, too"
 
@@ -211,6 +220,7 @@ def test_rounds_and_similarities_are_bounded() -> None:
         window.probed(float(second), Match(similarity=0.5, flaw="odd" if second == 3 else ""))
     view = window.view()
     assert len(view.rounds) == ROUNDS - FORGOTTEN + 5
+    assert view.begun_again == 1
     assert len(view.probes.similarities) == SIMILARITIES
     assert (view.probes.pairs, view.probes.flawed, view.probes.flaw) == (ROUNDS + 5, 1, "odd")
 

@@ -83,12 +83,17 @@ class Ratio:
         return self._series.interval(alpha, tilt=self._series.scatter() / self._few)
 
 
+def alike_loaded(candidate: Part | Traffic, stable: Part | Traffic) -> bool:
+    """Whether a replica of each gets about as many requests; not where one gets none."""
+    mine, theirs = (side.requests / max(1, side.replicas) for side in (candidate, stable))
+    return min(mine, theirs) > 0 and 1 / FAIR_LOAD <= mine / theirs <= FAIR_LOAD
+
+
 def _log_ratio(candidate: Part, stable: Part) -> float:
     """Replicas that get more requests have longer queues, which is no fault of theirs: under unlike load the queue is
     left out on both sides."""
-    load = (candidate.requests / max(1, candidate.replicas)) / (stable.requests / max(1, stable.replicas))
     mine, theirs = candidate.busy, stable.busy
-    if not 1 / FAIR_LOAD <= load <= FAIR_LOAD:
+    if not alike_loaded(candidate, stable):
         mine, theirs = mine - candidate.queued, theirs - stable.queued
     if min(mine, theirs) <= 0:
         mine, theirs = candidate.busy, stable.busy

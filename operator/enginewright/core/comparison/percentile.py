@@ -50,9 +50,9 @@ class Percentile:
             self._requests = self._slowest = 0.0
 
 
-def missed(found: Percentile, limits: Limits) -> str:
-    """How the objective is missed for certain; empty where it is not, or may be."""
-    interval = found.logs.interval(ALPHA)
+def missed(found: Percentile, limits: Limits, alpha: float = ALPHA) -> str:
+    """How the objective is missed for certain, but for a chance of ``alpha``; empty where it is not, or may be."""
+    interval = found.logs.interval(alpha)
     if limits.milliseconds is None or interval is None or interval.low <= math.log(limits.milliseconds):
         return ""
     return (f"{_figures(found, limits)}. Raise spec.objective.latency.milliseconds, use faster hardware, or set "

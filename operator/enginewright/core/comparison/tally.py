@@ -9,15 +9,15 @@ rounds, or another analysis began) is added up from its start.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from enginewright.core.comparison.doubt import Doubt
-from enginewright.core.comparison.latency import ALPHA, Latency, Part, Ratio, Tail
+from enginewright.core.comparison.doubt import Doubt, Ending, Share
+from enginewright.core.comparison.latency import ALPHA, Latency, Part, Ratio, Tail, alike_loaded
 from enginewright.core.comparison.percentile import Percentile
 from enginewright.core.comparison.question import Question
-from enginewright.core.comparison.tokens import Texts, TokenTests
-from enginewright.core.sequential import Interval
+from enginewright.core.comparison.tokens import MEASURES, Texts, TokenTests
+from enginewright.core.sequential import Interval, of_beginning
 from enginewright.core.signals import Round, SignalWindow, Traffic
 from enginewright_builder.contract import requests_needed
 
@@ -29,15 +29,18 @@ NOTHING: Final = Traffic()
 @dataclass(frozen=True, kw_only=True)
 class Sums:
     """What both did over the whole analysis: ``seconds`` since the candidate's first sample, ``waited`` since anybody
-    was asked for one. ``cure`` when it is the stable revision that is shown to fail more. ``texts`` are of language
-    models."""
+    was asked for one. ``alpha`` is the chance of a wrong word. ``cure`` when it is the stable revision that is shown to
+    fail more. ``rejected`` are requests that waited in the queue for too long, under like load. ``texts`` are of
+    language models."""
 
     candidate: Part
     stable: Part
     seconds: float
     waited: float
+    alpha: float
     latencies: tuple[Latency, ...]
     doubt: float
+    rejected: Ending
     cure: bool
     tail: Tail
     percentile: Percentile
@@ -66,6 +69,7 @@ class Tally:
         self._ratio, self._tail = Ratio(), Tail()
         self._percentile = Percentile(requests_needed(question.limits.percentile))
         self._doubt, self._cure = Doubt(), Doubt()
+        self._rejected = Share[Traffic](lambda one: (one.rejected, one.requests))
         self._tokens = TokenTests(question.limits) if question.generates else None
 
     def follow(self, rounds: tuple[Round, ...]) -> None:
@@ -81,6 +85,7 @@ class Tally:
             if self._tokens and self._watched:
                 self._tokens.add(one.time, mine or NOTHING, theirs or NOTHING)
             self._add(mine or NOTHING, theirs or NOTHING, alone)
+            self._turn_away(one.time, mine or NOTHING, theirs or NOTHING)
         self.rounds = rounds
 
     def _add(self, mine: Traffic, theirs: Traffic, alone: bool) -> None:
@@ -90,27 +95,38 @@ class Tally:
         self._doubt.add(mine, TOLERABLE if alone else theirs)
         self._cure.add(theirs, mine)
 
-    def sums(self) -> Sums:
+    def _turn_away(self, time: float, mine: Traffic, theirs: Traffic) -> None:
+        """A replica that gets more requests than the other side's turns more of them away, which is no fault of its."""
+        one, other = (replace(side, requests=side.requests + side.rejected) for side in (mine, theirs))
+        if alike_loaded(one, other):
+            self._rejected.add(time, one, other)
+
+    def sums(self, begun_again: int = 0) -> Sums:
+        """A person may let a candidate wait for days. Each time that old rounds are forgotten is another chance to be
+        wrong, of which all together must not have more than a little."""
+        alpha = of_beginning(ALPHA, begun_again)
         alone, mine, rounds = self.asked[2], self._candidate, self.rounds
         whole: Part | Traffic = TOLERABLE if alone else self._stable
-        cure = not alone and self._cure.grown(mine.failed, mine.requests) >= -math.log(ALPHA)
+        cure = not alone and self._cure.grown(mine.failed, mine.requests) >= -math.log(alpha)
         return Sums(
             candidate=mine,
             stable=self._stable,
             seconds=self._watched[1] - self._watched[0] if self._watched else 0.0,
             waited=rounds[-1].time - rounds[0].time if rounds else 0.0,
-            latencies=self._latencies(),
+            alpha=alpha,
+            latencies=self._latencies(alpha),
             doubt=self._doubt.grown(whole.failed, whole.requests),
+            rejected=self._rejected.ending(),
             cure=cure,
             tail=self._tail,
             percentile=self._percentile,
-            texts=self._tokens.texts() if self._tokens else None,
+            texts=self._tokens.texts(alpha / MEASURES) if self._tokens else None,
         )
 
-    def _latencies(self) -> tuple[Latency, ...]:
+    def _latencies(self, alpha: float) -> tuple[Latency, ...]:
         if self._tokens:
-            return self._tokens.latencies()
-        return (Latency(name="latency", ratio=self._ratio.interval()),)
+            return self._tokens.latencies(alpha / MEASURES)
+        return (Latency(name="latency", ratio=self._ratio.interval(alpha)),)
 
 
 def asked(question: Question) -> tuple[str, str, bool, bool, float, float | None, float | None]:
@@ -126,4 +142,4 @@ def sums_of(window: SignalWindow, question: Question) -> Sums:
     if not isinstance(tally, Tally) or not begun or window.rounds[: len(tally.rounds)] != tally.rounds:
         tally = window.notes[Tally] = Tally(question)
     tally.follow(window.rounds)
-    return tally.sums()
+    return tally.sums(window.begun_again)

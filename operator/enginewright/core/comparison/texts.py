@@ -5,19 +5,17 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from enginewright.core.comparison.doubt import UNSETTLED, Ending
 from enginewright.core.comparison.question import Limits
-from enginewright.core.comparison.tokens import OTHER_LENGTH, SHARED, TPOT, TTFT, Ending, Texts
+from enginewright.core.comparison.tokens import OTHER_LENGTH, TPOT, TTFT, Texts
 from enginewright.core.reasons import Reason
 
-# Evidence, as odds, that keeps a candidate from being promoted while there is patience left.
-UNSETTLED: Final = math.log(1.5)
-_ENOUGH: Final = -math.log(SHARED)
 _FIELDS: Final = {TTFT: "ttftMilliseconds", TPOT: "tpotMilliseconds"}
 _MEANT: Final = "If that is meant, set spec.rollout.analysis.compareOutputs to never."
 
 
 def left(texts: Texts) -> tuple[Reason, str] | None:
-    if texts.gone.evidence < _ENOUGH:
+    if not _proven(texts.gone, texts):
         return None
     return Reason.FAILED_INFERENCES, (
         f"Clients left {_of(texts.gone.mine)} requests before they were answered, of the stable revision's "
@@ -28,7 +26,7 @@ def other_answers(texts: Texts, limits: Limits) -> tuple[Reason, str] | None:
     """How they end, and how long they are, where both revisions are meant to answer alike."""
     if not limits.alike:
         return None
-    if texts.cut.evidence >= _ENOUGH:
+    if _proven(texts.cut, texts):
         return Reason.OUTPUTS_DIFFER, (
             f"Of its answers {_of(texts.cut.mine)} end at their largest length and not by themselves, of the stable "
             f"revision's {_of(texts.cut.theirs)}. {_MEANT}")
@@ -43,13 +41,17 @@ def other_answers(texts: Texts, limits: Limits) -> tuple[Reason, str] | None:
 def late(texts: Texts, limits: Limits) -> tuple[Reason, str] | None:
     """Beyond the objective, which the stable revision keeps."""
     for name, found in texts.late.items():
-        if found.evidence >= _ENOUGH and _breaks(found, limits):
+        if _proven(found, texts) and _breaks(found, limits):
             limit = limits.first_token if name == TTFT else limits.per_token
             return Reason.OBJECTIVE_MISSED, (
                 f"It misses the objective of p{limits.percentile:g} {name} {limit:g} ms, which the stable one keeps: "
                 f"{_of(found.mine)} requests took longer, of the stable revision's {_of(found.theirs)}. Raise "
                 f"spec.objective.tokens.{_FIELDS[name]}, or use faster hardware.")
     return None
+
+
+def _proven(found: Ending, texts: Texts) -> bool:
+    return found.evidence >= -math.log(texts.chance)
 
 
 def _breaks(found: Ending, limits: Limits) -> bool:

@@ -6,25 +6,19 @@ Measures of one kind share the chance of a wrong word that the one measure of th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from enginewright.core.comparison.doubt import Doubt
-from enginewright.core.comparison.latency import ALPHA, Latency, Ratio
+from enginewright.core.comparison.doubt import BLOCK, Ending, Share
+from enginewright.core.comparison.latency import Latency, Ratio
 from enginewright.core.comparison.question import Limits
 from enginewright.core.sequential import Interval
 from enginewright.core.signals import Traffic
 from enginewright.core.tokens import Tokens, beyond
 
-# Kinds of two measures each: latencies, latencies beyond the objective, failures and requests that clients left, and
-# the two that answers have.
-SHARED: Final = ALPHA / 2
-# So many seconds prove no more than one request that is the candidate's and might as well be the stable revision's,
-# however many came in them: a stall is one event. The first seconds, which have a new replica's slow first requests,
-# prove nothing.
-BLOCK: Final = 10.0
-MOST_OF_BLOCK: Final = math.log(2.0)
+# Of one kind: latencies, latencies beyond the objective, failures and requests that clients left, and the two that
+# answers have.
+MEASURES: Final = 2
 # Short answers end first. Lengths count once so many times as long as an answer takes has passed.
 RIPE: Final = 3.0
 # Answers half as long again, or shorter by as much, are others.
@@ -33,76 +27,20 @@ NONE: Final = Tokens()
 NOTHING: Final = Traffic()
 TTFT: Final = "time to first token"
 TPOT: Final = "time per token"
-# Of how many requests, and of how many of them something is true.
-Odd = Callable[[Tokens], tuple[float, float]]
-# Requests that something is true of, and those that it is not.
-Counts = tuple[float, float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """Of a share of requests: logarithm of the evidence that the candidate's is greater, and of both revisions how many
-    of how many requests it was."""
-
-    evidence: float
-    mine: tuple[float, float]
-    theirs: tuple[float, float]
-
-    @property
-    def shares(self) -> tuple[float, float]:
-        return self.mine[0] / max(1.0, self.mine[1]), self.theirs[0] / max(1.0, self.theirs[1])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """``gone`` are requests that clients left, ``cut`` answers that the largest length ended, ``late`` requests beyond
-    the objective, by measure. ``length`` is the logarithm of the candidate's mean length over the stable revision's,
-    ``lengths`` are both in tokens."""
+    """``chance`` is that of a wrong word by one measure. ``gone`` are requests that clients left, ``cut`` answers that
+    the largest length ended, ``late`` requests beyond the objective, by measure. ``length`` is the logarithm of the
+    candidate's mean length over the stable revision's, ``lengths`` are both in tokens."""
 
+    chance: float
     gone: Ending
     cut: Ending
     late: dict[str, Ending]
     length: Interval | None
     lengths: tuple[float, float]
-
-
-class Share:
-    """Of requests that something is true of, in blocks of :data:`BLOCK` seconds."""
-
-    def __init__(self, odd: Odd) -> None:
-        self._odd = odd
-        self._doubt = Doubt(MOST_OF_BLOCK)
-        self._due = math.nan
-        self._warm = False
-        self._mine: Counts = (0.0, 0.0)
-        self._theirs: Counts = (0.0, 0.0)
-        self._mine_whole = self._theirs_whole = NOTHING
-
-    def add(self, time: float, mine: Tokens, theirs: Tokens) -> None:
-        if math.isnan(self._due):
-            self._due = time + BLOCK
-        elif time >= self._due:
-            self._close(time)
-        self._mine, self._theirs = self._with(self._mine, mine), self._with(self._theirs, theirs)
-
-    def _close(self, time: float) -> None:
-        if self._warm:
-            mine, theirs = (Traffic(failed=odd, requests=others) for odd, others in (self._mine, self._theirs))
-            self._doubt.add(mine, theirs)
-            self._mine_whole += mine
-            self._theirs_whole += theirs
-        self._warm, self._due = True, time + BLOCK
-        self._mine = self._theirs = (0.0, 0.0)
-
-    def _with(self, counts: Counts, tokens: Tokens) -> Counts:
-        odd, whole = self._odd(tokens)
-        return counts[0] + odd, counts[1] + max(0.0, whole - odd)
-
-    def ending(self) -> Ending:
-        mine, theirs = self._mine_whole, self._theirs_whole
-        return Ending(evidence=self._doubt.grown(theirs.failed, theirs.requests),
-                      mine=(mine.failed, mine.failed + mine.requests),
-                      theirs=(theirs.failed, theirs.failed + theirs.requests))
 
 
 def _first_token(seen: Traffic, tokens: Tokens) -> Traffic:
@@ -128,7 +66,7 @@ class TokenTests:
         self._length = Ratio()
         self._gone = Share(lambda one: (one.gone, one.gone + one.ended))
         self._cut = Share(lambda one: (one.cut, one.ended))
-        self._late: dict[str, Share] = {}
+        self._late: dict[str, Share[Tokens]] = {}
         if (first := limits.first_token) is not None:
             self._late[TTFT] = Share(lambda one: beyond(one.begun_within, first))
         if (each := limits.per_token) is not None:
@@ -149,19 +87,20 @@ class TokenTests:
         self._mine += mine
         self._theirs += theirs
 
-    def latencies(self) -> tuple[Latency, ...]:
-        return tuple(self._latency(name) for name in _LATENCIES)
+    def latencies(self, chance: float) -> tuple[Latency, ...]:
+        """``chance`` is that of a wrong word by one of them."""
+        return tuple(self._latency(name, chance) for name in _LATENCIES)
 
-    def _latency(self, name: str) -> Latency:
+    def _latency(self, name: str, chance: float) -> Latency:
         mine, theirs = (_LATENCIES[name](one, one.tokens or NONE) for one in (self._mine, self._theirs))
-        return Latency(name=name, ratio=self._ratios[name].interval(SHARED), mine=_mean(mine) / 1000,
+        return Latency(name=name, ratio=self._ratios[name].interval(chance), mine=_mean(mine) / 1000,
                        theirs=_mean(theirs) / 1000, absent=mine.requests + theirs.requests == 0)
 
-    def texts(self) -> Texts:
+    def texts(self, chance: float) -> Texts:
         mine, theirs = (_mean(_lengths(one, one.tokens or NONE)) for one in (self._mine, self._theirs))
-        return Texts(gone=self._gone.ending(), cut=self._cut.ending(),
+        return Texts(chance=chance, gone=self._gone.ending(), cut=self._cut.ending(),
                      late={name: share.ending() for name, share in self._late.items()},
-                     length=self._length.interval(SHARED), lengths=(mine, theirs))
+                     length=self._length.interval(chance), lengths=(mine, theirs))
 
 
 def _mean(part: Traffic) -> float:

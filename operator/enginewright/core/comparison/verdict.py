@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Final
 
 from enginewright.core.comparison import texts
-from enginewright.core.comparison.latency import ALPHA, TAIL_WINDOW, Tail
+from enginewright.core.comparison.doubt import UNSETTLED
+from enginewright.core.comparison.latency import TAIL_WINDOW, Tail
 from enginewright.core.comparison.mirrored import LEAST_MIRRORED, Mirrored
 from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, uncompared
 from enginewright.core.comparison.percentile import missed, unknown
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
-from enginewright.core.comparison.tokens import SHARED
-from enginewright.core.comparison.words import as_ratio, failures, figures
+from enginewright.core.comparison.words import as_ratio, failures, figures, rejections
 from enginewright.core.reasons import Reason
 from enginewright.core.sequential import FEWEST_VALUES
 from enginewright.core.signals import SignalWindow
@@ -63,6 +63,8 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
 
 
 def _as_good(sums: Sums, limits: Limits) -> bool:
+    if sums.rejected.pending or sums.rejected.evidence > UNSETTLED:
+        return False
     return _fast(sums, limits) and (sums.texts is None or texts.settled(sums.texts, limits))
 
 
@@ -87,11 +89,11 @@ def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
         failures=round(sums.candidate.failed),
         seconds=sums.seconds,
     )
-    if sums.doubt >= -math.log(ALPHA):
+    if sums.doubt >= -math.log(sums.alpha):
         failed, whole = sums.candidate.failed, sums.candidate.failed + sums.candidate.requests
         message = f"{failed:.0f} of {whole:.0f} inferences failed."
         return replace(answer, verdict="worse", reason=Reason.FAILED_INFERENCES, message=message)
-    if limits.required and (words := missed(sums.percentile, limits)):
+    if limits.required and (words := missed(sums.percentile, limits, sums.alpha)):
         message = f"It misses the objective: {words}"
         return replace(answer, verdict="worse", reason=Reason.OBJECTIVE_MISSED, message=message)
     if sums.candidate.requests < limits.requests:
@@ -117,15 +119,18 @@ def fails_more(window: SignalWindow | None, question: Question) -> Answer | None
     if window is None or window.analysis != question.key:
         return None
     sums = sums_of(window, question)
-    if sums.doubt < -math.log(ALPHA):
+    if sums.doubt < -math.log(sums.alpha):
         return None
     return Answer(verdict="worse", reason=Reason.FAILED_INFERENCES, message=failures(sums))
 
 
-def proven_worse(answer: Answer) -> Answer | None:
-    """While a person is waited for: one that is shown to be worse, not one that is no longer shown to be good."""
+def proven_worse(answer: Answer, limits: Limits) -> Answer | None:
+    """While a person is waited for: one that is shown to be worse, or to miss an objective that is ``required``, not
+    one that is no longer shown to be good."""
     if answer.verdict != "worse":
         return None
+    if answer.reason == Reason.OBJECTIVE_MISSED and limits.required:
+        return answer
     differs = answer.reason == Reason.OUTPUTS_DIFFER and answer.mirrored is not None and answer.mirrored.disagrees
     return answer if differs or answer.reason in (Reason.FAILED_INFERENCES, Reason.SLOWER) else None
 
@@ -134,7 +139,7 @@ def _worse(
     window: SignalWindow, sums: Sums, question: Question, mirrored: Mirrored | None
 ) -> tuple[Reason, str] | None:
     limits = question.limits
-    if sums.doubt >= -math.log(SHARED if sums.texts else ALPHA):
+    if sums.doubt >= -math.log(sums.texts.chance if sums.texts else sums.alpha):
         return Reason.FAILED_INFERENCES, failures(sums)
     if flaw := disagreement(window.probes, limits):
         return Reason.OUTPUTS_DIFFER, flaw
@@ -147,11 +152,13 @@ def _worse(
         return None
     if slow := _slower(sums, limits):
         return Reason.SLOWER, slow
+    if sums.rejected.evidence >= -math.log(sums.alpha):
+        return Reason.SLOWER, rejections(sums)
     if sums.texts and (found := texts.late(sums.texts, limits)):
         return found
-    if limits.required and (words := missed(sums.percentile, limits)):
+    if limits.required and (words := missed(sums.percentile, limits, sums.alpha)):
         return Reason.OBJECTIVE_MISSED, f"It misses the objective: {words}"
-    return _slow_tail(sums.tail, question)
+    return _slow_tail(sums.tail, question, sums.alpha)
 
 
 def _slower(sums: Sums, limits: Limits) -> str:
@@ -165,19 +172,19 @@ def _slower(sums: Sums, limits: Limits) -> str:
             f"is meant, raise spec.rollout.analysis.maxSlowdown.")
 
 
-def _slow_tail(tail: Tail, question: Question) -> tuple[Reason, str] | None:
+def _slow_tail(tail: Tail, question: Question, alpha: float) -> tuple[Reason, str] | None:
     """p99 against the objective, where the stable revision keeps it, and against the stable revision."""
     if tail.newest is None:
         return None
     mine, theirs = tail.newest
     figures = f"p99 {mine:.3g} ms, of the stable revision {theirs:.3g} ms"
-    ratio = tail.ratio.interval(ALPHA)
+    ratio = tail.ratio.interval(alpha)
     if ratio and ratio.low > math.log1p(question.limits.slowdown):
         return Reason.SLOWER, f"Its tail is slower than the stable revision's: {figures}."
     if question.limits.milliseconds is None:
         return None
     most = question.limits.milliseconds
-    off, theirs_off = tail.candidate.interval(ALPHA), tail.stable.interval(ALPHA)
+    off, theirs_off = tail.candidate.interval(alpha), tail.stable.interval(alpha)
     if off and theirs_off and off.low > math.log(most) > theirs_off.mean:
         return (Reason.OBJECTIVE_MISSED,
                 f"It misses the objective of {most:g} ms, which the stable one keeps: {figures}.")

@@ -37,5 +37,11 @@ def failures(sums: Sums) -> str:
     )
 
 
+def rejections(sums: Sums) -> str:
+    mine, theirs = sums.rejected.mine, sums.rejected.theirs
+    return (f"{mine[0]:.0f} of {mine[1]:.0f} requests waited in its queue for longer than spec.serving.queue allows, "
+            f"of the stable revision's {theirs[0]:.0f} of {theirs[1]:.0f}, under like load.")
+
+
 def as_ratio(logs: Interval) -> Interval:
     return Interval(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high))

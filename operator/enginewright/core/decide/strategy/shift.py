@@ -42,7 +42,9 @@ def _trouble(state: RolloutState) -> Trouble | None:
     if found := flapping(state):
         return found
     if state.under_analysis:
-        return _as_trouble(state.answer if state.memory.step == Step.ANALYSING else proven_worse(state.answer))
+        waits = state.memory.step != Step.ANALYSING
+        limits = state.question(state.last).limits
+        return _as_trouble(proven_worse(state.answer, limits) if waits else state.answer)
     # Load shifts from one to the other now, so that latencies are not to be compared any more.
     promoted = state.known and state.memory.step in (Step.EXPANDING, Step.SWITCHING)
     return _as_trouble(fails_more(state.ctx.observed.signals, state.question(state.last))) if promoted else None
