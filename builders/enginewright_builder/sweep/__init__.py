@@ -42,7 +42,7 @@ MOST_POINT_SECONDS = 5.0
 class Task:
     """``inputs`` are evaluation-like requests, each with its batch in front (of at most ``max_batch_size``).
     ``batching`` and ``instances`` hold what the user fixed; the rest is searched for. ``cores`` are the server's.
-    ``progress`` gets the share of the sweep done, 0 to 1."""
+    ``ways`` is how many ways to serve the engine are swept. ``progress`` gets the share of the sweep done, 0 to 1."""
 
     artifact: Artifact
     model_name: str
@@ -57,6 +57,7 @@ class Task:
     max_measurements: int = 12
     progress: Callable[[float, str], None] = lambda fraction, detail: None
 
+    ways: int = 1
     @property
     def space(self) -> Space:
         return Space.of(max_batch_size=self.max_batch_size, batching=self.batching, instances=self.instances,
@@ -111,13 +112,13 @@ async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResu
     usual = USUAL_SHARE_OF_MEASUREMENTS * task.max_measurements
     point_seconds = min(MOST_POINT_SECONDS, MEASURING_SHARE * task.budget_seconds / usual)
     bench = Bench(server=server, artifact=task.artifact, model_name=task.model_name, objective=objective,
-                  cores=task.cores, gpus=task.gpus, point_seconds=point_seconds,
+                  cores=task.cores, gpus=task.gpus, point_seconds=point_seconds, ways=task.ways,
                   requests=make_requests(task.model_name, task.inputs, space.max_batch_size), meter=meter)
     progress(0.02, "cold start")
     cold_start, first_ms = await _cold_start(bench, space)
     await bench.measure_idle()
 
-    search = Search(space=space, objective=objective, left=task.max_measurements)
+    search = Search(space=space, objective=objective, left=task.max_measurements, ways=task.ways)
 
     async def measure(trial: Trial, rival: Point | None) -> Point:
         point = await bench.point(trial.serving, trial.concurrency, rival)
@@ -134,7 +135,7 @@ async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResu
     curve = await bench.service_curve(best, task.inputs[0], CURVE_SHARE * task.budget_seconds)
     result = SweepResult(
         serving=best.serving, threads=best.threads, reason=reason(search, best, objective, stepped=task.stepped),
-        objective_met=shown(best, objective), requests_to_show=_to_show(best, objective), best=best,
+        objective_met=shown(best, objective, task.ways), requests_to_show=_to_show(best, task), best=best,
         service_curve=curve.points, alone=curve.alone, warm_load_seconds=min(bench.loads[1:], default=0.0),
         points=tuple(best if point is found else point for point in search.points),
         cold_start_seconds=cold_start, first_inference_ms=first_ms, memory_bytes=await server.memory_bytes(),
@@ -144,10 +145,11 @@ async def _measure(server: Server, task: Task, meter: Meter | None) -> SweepResu
     return result
 
 
-def _to_show(best: Point, objective: ObjectiveRequest) -> int:
-    if shown(best, objective) or not met(best, objective):
+def _to_show(best: Point, task: Task) -> int:
+    objective = task.objective
+    if shown(best, objective, task.ways) or not met(best, objective):
         return 0
-    return requests_to_show(objective.latency_percentile, best.late)
+    return requests_to_show(objective.latency_percentile, best.late, task.ways)
 
 
 async def _cold_start(bench: Bench, space: Space) -> tuple[float, float]:

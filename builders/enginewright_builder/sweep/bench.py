@@ -36,7 +36,8 @@ IDLE_SECONDS, METERED_SECONDS = 1.0, 3.0
 
 @dataclass
 class Bench:
-    """One server, one model, one configuration loaded at a time."""
+    """One server, one model, one configuration loaded at a time. ``ways`` is how many ways to serve the engine are
+    tried."""
 
     server: Server
     artifact: Artifact
@@ -45,6 +46,7 @@ class Bench:
     objective: ObjectiveRequest
     cores: int
     gpus: tuple[int, ...]
+    ways: int = 1
     point_seconds: float
     loaded: ServingChoice | None = None
     loads: list[float] = field(default_factory=list)
@@ -93,7 +95,7 @@ class Bench:
         ends when the requests are enough to decide on the latency objective, and throughput is known as well as in
         :meth:`point`."""
         await self.use(point.serving)
-        least = requests_to_decide(self.objective.latency_percentile)
+        least = requests_to_decide(self.objective.latency_percentile, self.ways)
 
         def enough(seen: Progress) -> bool:
             return seen.seconds >= LEAST_SECONDS and seen.measured >= least and (

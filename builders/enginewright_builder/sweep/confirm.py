@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from enginewright_builder.sweep.objective import met, score
+from enginewright_builder.sweep.objective import MOST_TRIES, met, score
 from enginewright_builder.sweep.result import Point
 from enginewright_builder.sweep.search import Search
-
-# So many points are measured once more at most.
-MOST_TRIES = 3
 
 # A point, and the seconds that its new measurement may take.
 Again = Callable[[Point, float], Awaitable[Point]]

@@ -11,8 +11,11 @@ from enginewright_builder.contract import ENERGY, ObjectiveRequest
 from enginewright_builder.measure.energy import inferences_per_joule_drawn
 from enginewright_builder.sweep.result import Point
 
-# The chance that so few requests are late of an engine that is late at twice the odds that the objective allows.
+# The chance that a build says "met" of an engine that is late at twice the odds that the objective allows, at whatever
+# settings it is tried: all tries share it (Bonferroni's inequality).
 WRONGLY_MET = 0.05
+# So many settings are tried at most of each way to serve an engine.
+MOST_TRIES = 3
 
 
 def met(point: Point, objective: ObjectiveRequest) -> bool:
@@ -21,29 +24,30 @@ def met(point: Point, objective: ObjectiveRequest) -> bool:
     return not point.errors and (objective.latency_ms <= 0 or point.objective_ms <= objective.latency_ms)
 
 
-def shown(point: Point, objective: ObjectiveRequest) -> bool:
-    """Met, of enough requests to tell it from an engine that is late at twice the odds."""
+def shown(point: Point, objective: ObjectiveRequest, ways: int = 1) -> bool:
+    """Met, of enough requests to tell it from an engine that is late at twice the odds. ``ways`` is how many ways to
+    serve the engine are tried."""
     return met(point, objective) and (
-        objective.latency_ms <= 0 or point.requests >= requests_to_show(objective.latency_percentile, point.late))
+        objective.latency_ms <= 0 or point.requests >= requests_to_show(objective.latency_percentile, point.late, ways))
 
 
-def requests_to_show(percentile: float, late: int) -> int:
-    """The fewest requests of which ``late`` or fewer come late in :data:`WRONGLY_MET` of cases at most, where the odds
-    of a late request are twice those that the percentile allows: 150 for the 99th where none is late."""
-    allowed = 1 - percentile / 100
+def requests_to_show(percentile: float, late: int, ways: int = 1) -> int:
+    """The fewest requests of which ``late`` or fewer come late in one try's share of :data:`WRONGLY_MET` at most, where
+    the odds of a late request are twice those that the percentile allows: 205 for the 99th where none is late."""
+    allowed, chance = 1 - percentile / 100, WRONGLY_MET / (MOST_TRIES * ways)
     odds = 2 * allowed / (1 + allowed)
     low, high = late, late + 1
-    while bdtr(late, high, odds) > WRONGLY_MET:
+    while bdtr(late, high, odds) > chance:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if bdtr(late, middle, odds) > WRONGLY_MET else (low, middle)
+        low, high = (middle, high) if bdtr(late, middle, odds) > chance else (low, middle)
     return high
 
 
-def requests_to_decide(percentile: float) -> int:
-    """So many requests that they show it wherever the percentile of them is within the limit: 596 for the 99th."""
-    needed = ((late, requests_to_show(percentile, late)) for late in itertools.count())
+def requests_to_decide(percentile: float, ways: int = 1) -> int:
+    """So many requests that they show it wherever the percentile of them is within the limit: 898 for the 99th."""
+    needed = ((late, requests_to_show(percentile, late, ways)) for late in itertools.count())
     return next(count for late, count in needed if count * (1 - percentile / 100) <= late)
 
 

@@ -47,10 +47,10 @@ def reason(search: Search, best: Point, objective: ObjectiveRequest, *, stepped:
 
 def _verdict(search: Search, best: Point, objective: ObjectiveRequest) -> str:
     limit, tried = f"the objective of {objective.latency_ms:g} ms", len(search.again)
-    if shown(best, objective):
+    if shown(best, objective, search.ways):
         return f", within {limit} when it was measured once more"
     if met(best, objective):
-        needed = requests_to_show(objective.latency_percentile, best.late)
+        needed = requests_to_show(objective.latency_percentile, best.late, search.ways)
         return (f"; whether {limit} is met is not known: {best.late:,} of the {counted(best.requests, 'request')} were "
                 f"late, and it takes {needed:,} to say so")
     if tried and met(search.best(), objective):

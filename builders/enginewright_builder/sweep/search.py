@@ -59,11 +59,13 @@ class Step:
 @dataclass
 class Search:
     """``ask`` and ``tell`` in turn. ``left`` counts measurements still allowed. A trial may be asked for once more: the
-    point to tell is then what both measurements show together."""
+    point to tell is then what both measurements show together. ``ways`` is how many ways to serve the engine are
+    searched, each by a search of its own."""
 
     space: Space
     objective: ObjectiveRequest
     left: int = 12
+    ways: int = 1
     steps: list[Step] = field(default_factory=list)
     again: list[Trial] = field(default_factory=list)
 

@@ -25,7 +25,7 @@ async def sweep_ways(server: Server, root: Path, artifact: Artifact, task: Calla
     swept, failed = list[Swept](), list[tuple[Artifact, BuilderError]]()
     for way in artifact.ways:
         try:
-            swept.append((way, await sweep_on(server, root, task(way))))
+            swept.append((way, await sweep_on(server, root, dataclasses.replace(task(way), ways=len(artifact.ways)))))
         except BuilderError as error:
             if error.reason != "ServerLoadFailed":
                 raise
