@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from enginewright_builder.contract import ObjectiveRequest
+from enginewright_builder.contract import ENERGY, ObjectiveRequest
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.sweep import SweepResult, Task, sweep_on
 from enginewright_builder.sweep.objective import score
 from enginewright_builder.triton.client import Server
 
-# The preferred backend, which comes first, ships unless another gives more by this share: less is noise.
+# The preferred backend, which comes first, ships unless another gives more by this share, and by more than the noise of
+# both.
 CLEARLY = 1.03
 
 Swept = tuple[Artifact, SweepResult]
@@ -44,7 +46,8 @@ def choose(swept: Sequence[Swept], objective: ObjectiveRequest) -> Swept:
     best = swept[0]
     for other in swept[1:]:
         (kind, value), (best_kind, best_value) = (_judged(one[1], objective) for one in (other, best))
-        gained = value > best_value * CLEARLY if best_value >= 0 else value * CLEARLY > best_value
+        clearly = max(CLEARLY, 1 + math.hypot(*(_noise(one[1], objective) for one in (other, best))))
+        gained = value > best_value * clearly if best_value >= 0 else value * CLEARLY > best_value
         if kind > best_kind or (kind == best_kind and gained):
             best = other
     return best
@@ -53,3 +56,13 @@ def choose(swept: Sequence[Swept], objective: ObjectiveRequest) -> Swept:
 def _judged(result: SweepResult, objective: ObjectiveRequest) -> tuple[tuple[bool, int], float]:
     kind, value = score(result.best, objective)
     return (result.objective_met, kind), value
+
+
+def _noise(result: SweepResult, objective: ObjectiveRequest) -> float:
+    """Half of the 95 % interval of what is judged, as a share of it: of throughput, or at the knee of power, which a
+    closed loop makes its square."""
+    point = result.best
+    if point.throughput <= 0:
+        return math.inf
+    squared = 1 if objective.latency_ms > 0 or objective.minimise == ENERGY else 2
+    return squared * (point.throughput_high - point.throughput_low) / 2 / point.throughput
