@@ -68,7 +68,7 @@ async def closed_loop(channels: Channels, requests: Sequence[Request], *, concur
         ended = time.monotonic()
     halt.set()
     await asyncio.gather(*workers)
-    return recorder.result("closed", ended)
+    return recorder.result("closed", max(ended, recorder.first_answer))
 
 
 async def _one_measured(workers: Collection[asyncio.Task[None]], recorder: Recorder, halted: Callable[[], bool],

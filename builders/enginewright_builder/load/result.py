@@ -108,6 +108,11 @@ class Recorder:
         """Whether a call that counts has ended, with an answer or with an error."""
         return any(call.due >= self.begin for call in self.calls)
 
+    @property
+    def first_answer(self) -> float:
+        """When the first call of the window was answered; its opening where none was."""
+        return min((call.end for call in self.calls if not call.error and call.due >= self.begin), default=self.begin)
+
     def so_far(self, now: float) -> Progress:
         """Looks at no call: it runs between requests in flight, whose latency has what it takes."""
         seconds = max(now - self.begin, 1e-9)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,10 +109,12 @@ class Bench:
                             warmup_seconds=WARMUP_SECONDS, enough=enough, meter=self.meter,
                             idle_watts=self.idle_watts, folded=self._folded)
         if not seen.load.measured:
-            raise UserError("ServerLoadFailed", f"no request was answered: {as_written(seen.load.errors)}. "
-                            f"{self.server.last_words()}", field="spec.serving", value=self.model_name,
-                            remedy="read the log lines")
-        return dataclasses.replace(seen, load=outlasting(seen.load, self._batch))
+            raise self.unanswered(as_written(seen.load.errors))
+        return seen
+
+    def unanswered(self, why: str) -> UserError:
+        return UserError("ServerLoadFailed", f"no request was answered: {why}. {self.server.last_words()}",
+                         field="spec.serving", value=self.model_name, remedy="read the log lines")
 
     def _folded(self, batch: float) -> Folded | None:
         return self.artifact.folded_at(batch)
@@ -178,15 +179,6 @@ def precise(seen: Progress) -> bool:
 def late(load: LoadResult, objective: ObjectiveRequest) -> int:
     limit = objective.latency_ms
     return sum(latency > limit for latency in load.latencies_ms) if limit > 0 else 0
-
-
-def outlasting(load: LoadResult, batch: float) -> LoadResult:
-    """A load of which no request ended within the window, as those of a slow model do: all of them began with it, so
-    they took as long as the slowest. The certainty of that is unknown. Others as they are."""
-    if load.throughput or not load.measured:
-        return load
-    return dataclasses.replace(load, throughput=load.measured * batch / (load.max_ms / 1e3), throughput_low=0.0,
-                               throughput_high=math.inf)
 
 
 def together(windows: Sequence[Window]) -> Window:

@@ -213,32 +213,6 @@ def test_a_window_that_saw_no_steps_takes_none_from_the_others() -> None:
     assert pooled.total_ms == pytest.approx((3 * stepped.layers.total_ms + silent.layers.total_ms) / 4)
 
 
-async def test_requests_that_outlast_the_window_have_a_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a model that takes three seconds a request, in a window of two: the search cannot go on from none at all."""
-    async def seen(*_: object, concurrency: int, **__: object) -> bench.Window:
-        recorder = Recorder()
-        for place in range(concurrency):
-            recorder.add(Call(0.0, 3.0 * (1 + place), 1))
-        return bench.Window(load=recorder.result("closed", 2.0), mean_batch=1.0, use=DeviceUse(meter="", seconds=2.0),
-                            layers=Layers(queue_ms=0, compute_ms=3000, input_output_ms=0, transport_ms=0))
-
-    async def loaded(self: bench.Bench, serving: ServingChoice) -> float:
-        return 0.0
-
-    monkeypatch.setattr(bench, "window", seen)
-    monkeypatch.setattr(bench.Bench, "use", loaded)
-    monkeypatch.setattr(bench.Bench, "threads", lambda self, serving: 1)
-    bench_ = bench.Bench(server=cast(Server, None), artifact=cast(Artifact, None), model_name="m",
-                         requests=[Request(b"", 1)], objective=KNEE, cores=1, gpus=(), point_seconds=2.0)
-    space = Space.of(max_batch_size=1, batching=BatchingRequest(), instances=InstancesRequest(count=1), cores=1, gpus=0)
-    search = Search(space=space, objective=KNEE, left=4)
-    best = await run_search(search, lambda trial, rival: bench_.point(trial.serving, trial.concurrency, rival))
-    assert all(point.throughput == pytest.approx(1 / 3) for point in search.points)
-    assert (best.concurrency, best.throughput_low, best.throughput_high) == (1, 0.0, 1e12)
-    again = await bench_.point(best.serving, 1)
-    assert again.throughput == pytest.approx(1 / 3)
-
-
 def test_failures_of_any_window_stay() -> None:
     def seen(error: str) -> LoadResult:
         recorder = Recorder()

@@ -131,6 +131,24 @@ async def test_requests_that_outlast_the_window_are_followed_by_one_that_counts(
     assert result.throughput > 0
 
 
+async def test_a_window_that_begins_with_an_error_has_the_throughput_of_what_follows(backend: Backend) -> None:
+    """A search goes on from each throughput that it measured, and cannot from none at all."""
+    begun = itertools.count(1)
+
+    async def held() -> None:
+        if next(begun) == 1:  # the one after it outlasts the window
+            backend.errors = [grpc.StatusCode.INTERNAL]
+        else:
+            await asyncio.sleep(0.6)
+
+    backend.held = held
+    async with Channels(backend.url) as channels:
+        result = await closed_loop(channels, ONE, concurrency=1, seconds=0.01)
+    assert result.errors == {"INTERNAL": 1}
+    assert result.measured >= 1
+    assert result.throughput > 0
+
+
 async def test_retries_are_off_by_default_and_counted_when_on(backend: Backend) -> None:
     backend.errors = [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAVAILABLE]
     async with Channels(backend.url) as channels:
