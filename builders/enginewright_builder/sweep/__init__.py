@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import grpc.aio
+
 from enginewright_builder.contract import ENERGY, BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.load import Channels, run_on_time
@@ -55,9 +57,9 @@ class Task:
     gpus: tuple[int, ...] = ()
     budget_seconds: float = 90.0
     max_measurements: int = 12
+    ways: int = 1
     progress: Callable[[float, str], None] = lambda fraction, detail: None
 
-    ways: int = 1
     @property
     def space(self) -> Space:
         return Space.of(max_batch_size=self.max_batch_size, batching=self.batching, instances=self.instances,
@@ -153,13 +155,17 @@ def _to_show(best: Point, task: Task) -> int:
 
 
 async def _cold_start(bench: Bench, space: Space) -> tuple[float, float]:
-    """Seconds of the first load, without warm-up, and milliseconds of the first request after it."""
+    """Seconds of the first load, without warm-up, and milliseconds of the first request after it. Raises
+    :class:`UserError` ``ServerLoadFailed``."""
     serving = ServingChoice(max_batch_size=space.max_batch_size, instance_count=space.instances[0],
                             preferred_batch_sizes=space.preferred_batch_sizes, max_queue_delay_us=space.delays_us[0])
     seconds = await bench.use(serving)
     async with Channels(bench.server.grpc_url, count=1) as channels:
         began = time.monotonic()
-        await channels.call(bench.requests[0].payload, CALL_TIMEOUT)
+        try:
+            await channels.call(bench.requests[0].payload, CALL_TIMEOUT)
+        except grpc.aio.AioRpcError as error:
+            raise bench.unanswered(f"{error.code().name}: {error.details()}") from None
         return seconds, (time.monotonic() - began) * 1e3
 
 

@@ -45,8 +45,8 @@ class Bench:
     objective: ObjectiveRequest
     cores: int
     gpus: tuple[int, ...]
-    ways: int = 1
     point_seconds: float
+    ways: int = 1
     loaded: ServingChoice | None = None
     loads: list[float] = field(default_factory=list)
     meter: Meter | None = None
