@@ -392,6 +392,14 @@ def test_the_least_energy_is_another_choice_than_the_most_throughput() -> None:
     assert f"It gives {rates[1]:.3g} inferences a joule, idle power included" in reason(search, frugal, SAVES)
 
 
+def test_what_misses_the_limit_is_not_said_to_give_the_most_inferences_a_joule() -> None:
+    missed = dataclasses.replace(SAVES, latency_ms=0.001)
+    search, fastest = choice(missed)
+    assert max(inferences_per_joule_drawn(one.use, one.throughput) or 0.0 for one in search.points) > (
+        inferences_per_joule_drawn(fastest.use, fastest.throughput) or 0.0)
+    assert "idle power included." in reason(search, fastest, missed)
+
+
 @given(st.floats(5, 400), st.floats(0.0, 200.0), st.floats(1.0, 40.0))
 @settings(max_examples=settings().max_examples // 4)
 def test_of_what_keeps_the_latency_the_most_frugal_is_chosen(limit: float, each: float, service: float) -> None:
