@@ -105,7 +105,7 @@ class Judgement:
 def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance: float, source: str = "",
           python_runtimes: Collection[str] = ("onnxruntime",)) -> Judgement:
     """Gate first, then speed: the fastest in each bucket, the more accurate and then the smaller of equals, and
-    none slower than the source.
+    none that seems slower than the source: where time ran out before that was sure, the source is what ran before.
 
     ``heats`` has every bucket, with the source model as the arm ``REFERENCE``. A bucket is used when its fastest
     candidate meets the latency objective at the median; tails are the server's to show, in the sweep. ``source`` names
@@ -145,7 +145,8 @@ def gated_one(candidate: Candidate, tolerance: float) -> Candidate:
 def _contenders(passed: Sequence[Candidate], heats: Mapping[int, Heat], used: Collection[int],
                 source: str, python_runtimes: Collection[str]) -> list[Contender]:
     able = {batch: [one.name for one in passed if heats[batch].times.get(one.name)
-                    and (one.name == source or not heats[batch].ratio(one.name, REFERENCE).slower)] for batch in used}
+                    and (one.name == source or not heats[batch].ratio(one.name, REFERENCE).seems_slower)]
+            for batch in used}
     return [Contender(name=one.name, accuracy=_low(one), native=_native(one),
                       size_bytes=one.artifact.size_bytes if one.artifact else 0,
                       joinable=one.artifact is not None and runtime(one.artifact) in python_runtimes,

@@ -62,6 +62,11 @@ class Ratio:
         return self.low > 1 + ZONE
 
     @property
+    def seems_slower(self) -> bool:
+        """By more than the zone, as far as the estimate tells."""
+        return self.value > 1 + ZONE
+
+    @property
     def equal(self) -> bool:
         return self.low >= 1 / (1 + ZONE) and self.high <= 1 + ZONE
 

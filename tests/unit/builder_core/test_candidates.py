@@ -200,6 +200,15 @@ class TestSlowerThanTheSource:
         judgement = run([candidate("fp32")], {"fp32": 5.0}, {"fp32": 12.0})
         assert judgement.problem == "NotFasterThanSource"
 
+    @pytest.mark.parametrize(("factors", "ships"), [
+        ((0.9, 1.2, 1.25, 1.3, 1.2, 1.15, 1.2), False), ((1.3, 1.02, 1.4), False),
+        ((0.9, 1.02, 1.05, 1.1, 0.95, 1.0, 1.02), True)])
+    def test_what_seems_slower_does_not_ship_though_time_ran_out_before_it_was_sure(
+            self, factors: tuple[float, ...], ships: bool) -> None:
+        raced = heats({"fp32": 10.0})
+        raced[1].times = {REFERENCE: [10.0] * len(factors), "onnxruntime fp32": [10.0 * one for one in factors]}
+        assert bool(judge([candidate("fp32")], raced, 0.01).shipped) is ships
+
     def test_the_source_itself_is_served_when_all_else_is_slower(self) -> None:
         """However a noisy machine measured it."""
         both = [candidate("fp32"), candidate("int8-dynamic", 0.995)]
