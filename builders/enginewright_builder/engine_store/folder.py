@@ -59,19 +59,21 @@ def lookup(store_path: Path, fingerprint: str, *, check_digests: bool = True, ke
     folder = store_path / fingerprint
     if not (folder / MANIFEST_FILE).is_file():
         return None
+    found = b""
     try:
         # What was signed is what is checked: the manifest is read once, and known by its digest from then on.
-        digest = check_signature(read_manifest(folder), fingerprint, keys)
+        found = read_manifest(folder)
+        digest = check_signature(found, fingerprint, keys)
         return verify(folder, fingerprint, manifest_digest=digest, check_digests=check_digests, bytecode=keys is None)
     except UntrustedError as error:
         with store_errors(store_path):
-            _set_aside(folder)
+            _set_aside_if(folder, found)
         if note is not None:
             note(f"engine {fingerprint[:12]} in the store is set aside and built: {error}")
         return None
     except VerificationError as error:
         with contextlib.suppress(OSError):
-            _set_aside(folder)
+            _set_aside_if(folder, found)
         raise TransientError("EngineCorrupt", f"engine {fingerprint[:12]} in the store was damaged: {error}",
                              field="spec.store.uri", value=str(folder),
                              remedy="it is set aside and built again; find out who else writes to the store") from error
@@ -227,6 +229,16 @@ def _rename(temporary: Path, final: Path) -> None:
             return
         _set_aside(final)
         temporary.rename(final)
+
+
+def _set_aside_if(folder: Path, manifest: bytes) -> None:
+    """Unless its manifest is another by now: to check an engine takes seconds, in which another build may have found it
+    damaged, too, and published a whole one in its place."""
+    now = b""
+    with contextlib.suppress(VerificationError):
+        now = read_manifest(folder)
+    if now == manifest:
+        _set_aside(folder)
 
 
 def _set_aside(folder: Path) -> None:

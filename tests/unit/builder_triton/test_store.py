@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import io
 import os
@@ -316,6 +317,28 @@ def test_damage_is_found_by_init_container_and_by_builder_and_mended(
     # The next try finds nothing and builds it again.
     assert store.lookup(shelf, FP) is None
     assert set(publish(staging, shelf).files) == set(FILES)
+
+
+def test_a_whole_engine_that_took_a_damaged_ones_place_meanwhile_stays(
+        staging: Path, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two builds find the damage; the slower one knows of it when the other has published."""
+    publish(staging, shelf)
+    _flip(shelf / FP)
+    theirs: list[Manifest] = []
+
+    def slowly(*args: object, **how: object) -> Manifest:
+        monkeypatch.undo()
+        try:
+            return verify(*args, **how)  # type: ignore[arg-type]
+        finally:
+            with pytest.raises(TransientError, match="damaged"):
+                store.lookup(shelf, FP)
+            theirs.append(store.publish(staging, shelf, FP, outcome=dataclasses.replace(OUTCOME, build_seconds=9.0)))
+
+    monkeypatch.setattr(store, "verify", slowly)
+    with pytest.raises(TransientError, match="damaged"):
+        store.lookup(shelf, FP)
+    assert theirs == [store.lookup(shelf, FP)]
 
 
 def test_verify_runs_with_the_standard_library_alone(staging: Path, shelf: Path) -> None:
