@@ -284,7 +284,7 @@ def usual_answers(references: Sequence[Tensors]) -> dict[str, Usual]:
     if not filled or not any(_samples(batch) for batch in references):
         raise UserError("EvaluationEmpty", "there is no answer to compare", field="spec.accuracy.evaluation.uri",
                         value=len(references), remedy="give samples to which the model answers something")
-    return {name: usual_of([batch[name] for batch in references]) for name in filled}
+    return {name: usual_of(batch[name] for batch in references) for name in filled}
 
 
 def _parts(reference: Tensors, candidate: Tensors) -> Iterator[tuple[Tensors, Tensors]]:

@@ -11,7 +11,7 @@ most may be next to 0, and what counts is how far off they are of all that the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,8 +30,8 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Usual:
-    """Of one output over the reference's samples: ``size`` is their median norm, ``level`` the root of their norms'
-    mean square. Where an answer is one number, ``threshold`` divides yes from no."""
+    """Of one output over the reference's samples: ``size`` is the median of their norms that are not 0, ``level`` the
+    root of their norms' mean square. Where an answer is one number, ``threshold`` divides yes from no."""
 
     size: float = 0.0
     level: float = 0.0
@@ -64,18 +64,45 @@ def of_one_number(array: Array) -> bool:
     return array.ndim == 1 or array.shape[-1] == 1
 
 
-def usual_threshold(answers: Sequence[Array]) -> float:
+def usual_threshold(answers: Iterable[Array]) -> float:
     """0.5 where all answers lie between 0 and 1, as probabilities do, else 0."""
     return _HALF if all(array.size == 0 or (array.min() >= 0 and array.max() <= 1) for array in answers) else SIGN
 
 
-def usual_of(answers: Sequence[Array]) -> Usual:
-    """Of one output's batches, one at least. Texts have no size."""
-    if answers[0].dtype.kind == "O":
-        return Usual()
-    sizes = np.concatenate(list(map(norms, answers)))
-    return Usual(size=float(np.median(sizes)), level=root_mean_square(sizes),
-                 threshold=usual_threshold(answers) if of_one_number(answers[0]) else SIGN)
+class Seen:
+    """One output's answers, batch by batch, of which it keeps the norms alone: what they usually are, by those that
+    are finite. Texts have no size."""
+
+    def __init__(self) -> None:
+        self._sizes, self._thresholds = list[Floats](), list[float]()
+
+    def add(self, answers: Array) -> None:
+        if answers.dtype.kind == "O":
+            return
+        sizes = norms(answers)
+        self._sizes.append(sizes[np.isfinite(sizes)])
+        finite = answers[np.isfinite(answers)]
+        self._thresholds.append(usual_threshold([finite]) if of_one_number(answers) else SIGN)
+
+    @property
+    def usual(self) -> Usual:
+        sizes = np.concatenate(self._sizes) if self._sizes else np.zeros(0)
+        return Usual(size=typical_norm(sizes), level=root_mean_square(sizes),
+                     threshold=min(self._thresholds, default=SIGN))
+
+
+def usual_of(answers: Iterable[Array]) -> Usual:
+    """Of one output's batches."""
+    seen = Seen()
+    for batch in answers:
+        seen.add(batch)
+    return seen.usual
+
+
+def typical_norm(sizes: Floats) -> float:
+    """Median of the norms that are not 0; 0 where all are."""
+    some = sizes[sizes > 0]
+    return float(np.median(some)) if len(some) else 0.0
 
 
 def root_mean_square(sizes: Floats) -> float:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 from enginewright_builder.accuracy.rules import ONNX_METRIC
-from enginewright_builder.accuracy.scores import (
-    SIGN,
-    Floats,
-    Usual,
-    norms,
-    of_one_number,
-    root_mean_square,
-    usual_threshold,
-)
+from enginewright_builder.accuracy.scores import Seen, Usual
 from enginewright_builder.contract import REFERENCE_FOLDER, AccuracyRequest, canonical, to_plain
 from enginewright_builder.engines.base import ExportedModel
 from enginewright_builder.quality.reference import ABOUT, GRAPH, METRIC_GRAPH
-from enginewright_builder.quality.window import typical_norm
-from enginewright_builder.tensors import Array, Tensors, count
+from enginewright_builder.tensors import Tensors, count
 
 # Of the evaluation, for what the source's answers are like: medians of so many hardly move any more.
 NORM_SAMPLES = 256
@@ -51,23 +40,13 @@ def keep_reference(staging: Path, exported: ExportedModel, accuracy: AccuracyReq
 
 
 def usual_answers(answers: Iterable[Tensors]) -> dict[str, Usual]:
-    """Of each output of the first :data:`NORM_SAMPLES` answers, by numbers that are finite."""
-    found: dict[str, list[tuple[Floats, float]]] = {}
+    """Of each output of the first :data:`NORM_SAMPLES` answers."""
+    seen: dict[str, Seen] = {}
     samples = 0
     for batch in answers:
         for name, array in batch.items():
-            found.setdefault(name, []).append((norms(array), _threshold(array)))
+            seen.setdefault(name, Seen()).add(array)
         samples += count(batch)
         if samples >= NORM_SAMPLES:
             break
-    return {name: _usual(*zip(*parts, strict=True)) for name, parts in found.items()}
-
-
-def _threshold(array: Array) -> float:
-    return usual_threshold([array[np.isfinite(array)]]) if of_one_number(array) else SIGN
-
-
-def _usual(sizes: Sequence[Floats], thresholds: Sequence[float]) -> Usual:
-    every = np.concatenate(sizes)
-    known = every[np.isfinite(every)]
-    return Usual(size=typical_norm(known), level=root_mean_square(known), threshold=min(thresholds))
+    return {name: one.usual for name, one in seen.items()}

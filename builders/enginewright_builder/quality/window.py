@@ -20,6 +20,7 @@ from enginewright_builder.accuracy.scores import (
     norms,
     root_mean_square,
     rows,
+    typical_norm,
 )
 from enginewright_builder.names import share_of_names
 from enginewright_builder.tensors import Array, Tensors
@@ -91,12 +92,6 @@ class Window:
         away = np.linalg.norm(rows(answer) - rows(reference), axis=1) / typical
         found: Floats = np.clip(np.where(nothing, 1 - away, scores), 0.0, 1.0)
         return found
-
-
-def typical_norm(found: Floats) -> float:
-    """Median of the norms that are not 0; 0 where all are."""
-    some = found[found > 0]
-    return float(np.median(some)) if len(some) else 0.0
 
 
 def _finite(tensors: Tensors) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -168,6 +168,7 @@ def test_norms_are_taken_of_no_more_answers_than_are_needed() -> None:
     assert asked[:2] == [1.0, 2.0]
     assert 7.0 not in asked
     assert usual_answers([]) == {}
+    assert usual_answers([{"y": np.array([["cat"], ["dog"]], object)}]) == {"y": Usual()}, "texts have no size"
     chances = np.array([[0.1], [1.0], [np.nan]], np.float32)
     assert usual_answers([{"y": chances}])["y"].threshold == 0.5
     assert usual_answers([{"y": chances}, {"y": chances + 1}])["y"].threshold == 0.0

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from enginewright_builder.accuracy.gate import compare
-from enginewright_builder.accuracy.scores import Usual, norms
+from enginewright_builder.accuracy.scores import Usual, norms, typical_norm
 from enginewright_builder.quality.kept import usual_answers
-from enginewright_builder.quality.window import Window, typical_norm
+from enginewright_builder.quality.window import Window
 from enginewright_builder.tensors import Array, Tensors
 
 DICE = np.random.default_rng(5)
