@@ -121,7 +121,8 @@ def test_an_image_that_cannot_say_is_told_with_its_containers_words(spec: dict[s
     cluster.operate()
     failure = cluster.status["server"]["failure"]
     assert failure["reason"] == "ServerImageUnfit"
-    for part in ("exit code 128", NO_PYTHON, field, "python3 (3.10 or newer)"):
+    marked = f"\N{REPLACEMENT CHARACTER}[31mOCI runtime create failed: {NO_PYTHON}\N{REPLACEMENT CHARACTER}."
+    for part in ("exit code 128", marked, field, "python3 (3.10 or newer)"):
         assert part in failure["message"]
     assert failure["message"].isprintable()
     cluster.jobs.clear()

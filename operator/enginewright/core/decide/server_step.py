@@ -39,7 +39,7 @@ from enginewright.core.server_image import MACHINES, as_before, runtime_of
 from enginewright.core.spec.tasks import generates
 from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus, ServerStatus
 from enginewright.core.way_back import serves
-from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest
+from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest, printable
 
 RETRY_HINT = "Change the image, or annotate the object with enginewright.io/retry=<anything new> to ask again."
 # Of a name that moves from image to image.
@@ -311,7 +311,7 @@ def _failure(ctx: PassContext, job: JobView, memory: ServerStatus) -> JobFailure
         return replace(failure, retry="limited") if late else failure
     pod = newest(ended)
     beside = "vLLM" if generates(ctx.spec) else "Triton Inference Server"
-    words = "".join(sign for sign in " ".join(pod.terminated_message.split()) if sign.isprintable())[-WORDS:]
+    words = printable(" ".join(pod.terminated_message.split()))[-WORDS:]
     return JobFailure(
         reason=Reason.SERVER_IMAGE_UNFIT, retry="never",
         message=f"Server image {memory.image} cannot say what it has: its container ended with exit code "
