@@ -68,12 +68,13 @@ def test_the_container_before_it_asks_for_the_same() -> None:
     assert requested(CONTAINER_FITS, placement=GPU) == requested(placement=GPU)
 
 
-@pytest.mark.parametrize(("used", "pool", "left_out"), [
-    (0, 256 * MIB, True), (MIB, 256 * MIB, False), (0, 0, False), (None, None, False)])
-def test_a_pinned_pool_that_the_build_saw_unused_is_left_out(
-    used: int | None, pool: int | None, left_out: bool
+@pytest.mark.parametrize(("used", "pool", "load", "left_out"), [
+    (0, 256 * MIB, 8, True), (MIB, 256 * MIB, 8, False), (0, 0, 8, False), (None, None, 8, False),
+    (0, 256 * MIB, 0, False)])
+def test_a_pinned_pool_that_the_build_saw_unused_under_load_is_left_out(
+    used: int | None, pool: int | None, load: int, left_out: bool
 ) -> None:
-    figures = dataclasses.replace(FIGURES, pinned_bytes=used, pinned_pool_bytes=pool)
+    figures = dataclasses.replace(FIGURES, pinned_bytes=used, pinned_pool_bytes=pool, concurrency=load)
     assert ("--pinned-memory-pool-byte-size=0" in container(figures=figures, placement=GPU)["args"]) == left_out
 
 

@@ -122,9 +122,9 @@ def _further_arguments(spec: Spec, config: OperatorConfig) -> list[str]:
 def _pool_arguments(record: EngineRecord) -> list[str]:
     """Triton page-locks a pool of host memory as it starts, for backends that copy inputs to the device themselves. One
     of which the build saw nothing used under load is not made: 0 is off, and a copy that asks for it takes plain
-    memory."""
+    memory. A build whose load nothing answered (``concurrency`` 0) saw nothing of it."""
     memory = record.outcome.engine.memory if record.outcome.engine else None
-    unused = memory is not None and memory.pinned_pool_bytes and memory.pinned_bytes == 0
+    unused = memory is not None and memory.concurrency and memory.pinned_pool_bytes and memory.pinned_bytes == 0
     return ["--pinned-memory-pool-byte-size=0"] if unused else []
 
 
