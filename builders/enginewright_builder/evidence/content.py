@@ -16,6 +16,7 @@ from enginewright_builder.contract import (
     DeviceRequest,
     EngineRequest,
     Outcome,
+    as_written,
     canonical,
 )
 from enginewright_builder.data.sets import SYNTHETIC
@@ -103,6 +104,15 @@ def command(request: BuildRequest) -> str:
     return in_words(options, ["--profile"] if engine.profile else ())
 
 
+def unsaid(request: BuildRequest) -> str:
+    """A sentence on what :func:`command` has no option for; empty where it says all."""
+    parts = {"objective": dataclasses.replace(request.objective, latency_ms=0.0), "batching": request.batching,
+             "instances": request.instances}
+    found = [f"{part}.{name} {as_written(value)}" for part, document in parts.items()
+             for name, value in stated(document).items()]
+    return f"The command builds without {', '.join(found)}: it has no option for that." if found else ""
+
+
 def stated(document: Any) -> Any:
     """As JSON, what is not at its default."""
     if not dataclasses.is_dataclass(document):
@@ -129,7 +139,7 @@ def _beside(accuracy: AccuracyRequest) -> dict[str, str]:
 
 
 def _notes(told: HandOver, proof: Proof) -> tuple[str, ...]:
-    notes = list(told.notes)
+    notes = [*told.notes, *filter(None, [unsaid(told.request)])]
     if told.accuracy.evaluation == SYNTHETIC:
         notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real "
                      "proof.")

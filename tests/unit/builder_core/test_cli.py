@@ -21,16 +21,18 @@ from enginewright_builder.contract import (
     EXIT_OK,
     EXIT_USER,
     TERMINATION_MESSAGE_BYTES,
+    BatchingRequest,
     BuildRequest,
     CandidateSummary,
     ContractError,
     DataRequest,
     EngineRequest,
     ErrorReport,
+    InstancesRequest,
     Outcome,
     SourceRequest,
 )
-from enginewright_builder.evidence.content import command
+from enginewright_builder.evidence.content import command, unsaid
 
 Make = Callable[..., BuildRequest]
 BUILDERS = str(Path(sys.modules["enginewright_builder"].__path__[0]).parent)
@@ -108,6 +110,18 @@ def test_by_hand_asks_what_the_operator_would(tmp_path: Path) -> None:
     assert request.accuracy.tolerance == 0.02
     assert request.objective.latency_ms == 20
     assert request.store_path == str(tmp_path)
+
+
+def test_the_report_says_what_its_command_leaves_out(tmp_path: Path) -> None:
+    options = parse_by_hand(["--model", "net.onnx", "--output", str(tmp_path), "--latency-ms", "20"])
+    request = hand_request(options, tmp_path)
+    assert unsaid(request) == ""
+    asked = dataclasses.replace(
+        request, objective=dataclasses.replace(request.objective, latency_percentile=99.9, minimise="energy"),
+        batching=BatchingRequest(preferred_batch_sizes=(4, 8)), instances=InstancesRequest(count=2))
+    assert unsaid(asked) == (
+        "The command builds without objective.latency_percentile 99.9, objective.minimise energy, "
+        "batching.preferred_batch_sizes [4, 8], instances.count 2: it has no option for that.")
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "tensorrt", "torch", "enginewright", "nvidia-pytriton"])
