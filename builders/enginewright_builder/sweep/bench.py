@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -203,7 +204,8 @@ async def window(server: Server, model_name: str, requests: Sequence[Request], *
     """Closed loop of ``concurrency`` for ``seconds`` after a warm-up, with Triton's counters read on both sides and the
     device's ``meter`` while it runs. ``folded`` tells of a batch what of its run is not the model's own."""
     async with Channels(server.grpc_url, count=min(4, concurrency)) as channels:
-        await closed_loop(channels, requests, concurrency=concurrency, seconds=warmup_seconds, timeout=CALL_TIMEOUT)
+        warm = await closed_loop(channels, requests, concurrency=concurrency, seconds=warmup_seconds,
+                                 timeout=CALL_TIMEOUT)
         before, page = await server.statistics(model_name), await server.metrics()
         with Sampler(meter, idle_watts=idle_watts) as sampler:
             load = await closed_loop(channels, requests, concurrency=concurrency, seconds=seconds,
@@ -218,7 +220,13 @@ async def window(server: Server, model_name: str, requests: Sequence[Request], *
     ahead, behind = waited_ms(page, counted)
     layers = split(before["inference_stats"], after["inference_stats"], load.mean_ms, ahead_ms=ahead, behind_ms=behind,
                    folded=folded(mean_batch))
-    return Window(load=load, mean_batch=mean_batch, layers=layers, use=sampler.use)
+    return Window(load=also_failed(load, warm), mean_batch=mean_batch, layers=layers, use=sampler.use)
+
+
+def also_failed(load: LoadResult, warm: LoadResult) -> LoadResult:
+    """``load`` with what failed while it was warmed up: an engine that fails its first requests fails requests."""
+    return dataclasses.replace(load, failed=load.failed + warm.failed, messages={**load.messages, **warm.messages},
+                               errors=Counter(load.errors) + Counter(warm.errors))
 
 
 def make_requests(model_name: str, inputs: Sequence[Tensors], max_batch_size: int) -> list[Request]:

@@ -10,7 +10,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -42,7 +43,9 @@ from enginewright_builder.load.loops import pause
 from enginewright_builder.load.requests import TruncatedAnswerError, decode, split, unpadded
 from enginewright_builder.load.result import nearest_rank, throughput_interval
 from enginewright_builder.load.stopping import Stop
+from enginewright_builder.sweep.bench import window
 from enginewright_builder.tensors import Steps
+from enginewright_builder.triton.client import Server
 
 
 @dataclass
@@ -147,6 +150,23 @@ async def test_a_window_that_begins_with_an_error_has_the_throughput_of_what_fol
     assert result.errors == {"INTERNAL": 1}
     assert result.measured >= 1
     assert result.throughput > 0
+
+
+async def test_a_failure_while_a_point_is_warmed_up_is_one_of_the_point(backend: Backend) -> None:
+    backend.errors = [grpc.StatusCode.INTERNAL]
+    none = {"count": 0, "ns": 0}
+
+    async def statistics(model: str) -> dict[str, Any]:
+        return {"execution_count": 0, "inference_count": 0, "inference_stats": dict.fromkeys(
+            ("queue", "compute_infer", "compute_input", "compute_output"), none)}
+
+    async def metrics() -> str:
+        return ""
+
+    triton = SimpleNamespace(grpc_url=backend.url, statistics=statistics, metrics=metrics)
+    seen = await window(cast(Server, triton), "m", ONE, concurrency=1, seconds=0.01, warmup_seconds=0.01)
+    assert (seen.load.failed, seen.load.errors) == (1, {"INTERNAL": 1})
+    assert seen.load.measured > 0
 
 
 async def test_retries_are_off_by_default_and_counted_when_on(backend: Backend) -> None:
