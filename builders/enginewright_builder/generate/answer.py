@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -135,10 +136,17 @@ def steps(logprobs: Mapping[str, Any]) -> list[Step]:
     try:
         chosen: Sequence[str] = logprobs["tokens"]
         tops: Sequence[Mapping[str, float]] = logprobs["top_logprobs"]
-        return [Step(token=_id(token), top={_id(name): float(value) for name, value in top.items()})
+        return [Step(token=_id(token), top={_id(name): _finite(value) for name, value in top.items()})
                 for token, top in zip(chosen, tops, strict=True)]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no log-probabilities by token: {type(error).__name__}: {error}") from error
+
+
+def _finite(value: float) -> float:
+    """What is no number would diverge from nothing."""
+    if not math.isfinite(value):
+        raise ValueError(f"got the log-probability {value}")
+    return float(value)
 
 
 def _id(name: str) -> int:

@@ -98,7 +98,10 @@ def test_steps_are_read_by_token() -> None:
 
 @pytest.mark.parametrize("logprobs", [
     {}, {"tokens": ["a"], "top_logprobs": [{}]}, {"tokens": ["token_id:x"], "top_logprobs": [{}]},
-    {"tokens": ["token_id:1"], "top_logprobs": []}, {"tokens": ["token_id:1"], "top_logprobs": [None]}, None])
+    {"tokens": ["token_id:1"], "top_logprobs": []}, {"tokens": ["token_id:1"], "top_logprobs": [None]}, None,
+    {"tokens": ["token_id:1"], "top_logprobs": [{"token_id:1": float("nan")}]},
+    {"tokens": ["token_id:1"], "top_logprobs": [{"token_id:1": float("-inf")}]}])
 def test_what_is_no_log_probabilities_says_so(logprobs: Any) -> None:
-    with pytest.raises(ValueError, match=r"token|zip|int"):
+    """Of what is no number the divergence would be 0, as of a perfect candidate."""
+    with pytest.raises(ValueError, match=r"token|zip|int|log-probability"):
         steps(logprobs)
