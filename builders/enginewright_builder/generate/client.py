@@ -22,8 +22,9 @@ CONNECT_SECONDS = 10.0
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """One request. ``prompt`` is a text or its tokens, or messages where ``chat``. ``exact``: as many tokens as
-    ``max_tokens``, whatever the model says of an end, and the server names them: some of them may be no text. Prompts
-    of different ``salt`` share nothing of the prefix cache. Both are vLLM's own options."""
+    ``max_tokens``, whatever the model says of an end. Prompts of different ``salt`` share nothing of the prefix cache.
+    Both are vLLM's own options, and so is that the server names tokens: what comes in one event may be several, as
+    where it speculates, and some are no text."""
 
     prompt: str | tuple[int, ...] | tuple[Mapping[str, str], ...]
     max_tokens: int
@@ -35,7 +36,7 @@ class Ask:
         prompt = self.prompt if isinstance(self.prompt, str) else list(self.prompt)
         return {"model": model, "messages" if self.chat else "prompt": prompt, "max_tokens": self.max_tokens,
                 "temperature": 0.0, "stream": True, "stream_options": {"include_usage": True},
-                **({"ignore_eos": True, "return_token_ids": True} if self.exact else {}),
+                "return_token_ids": True, **({"ignore_eos": True} if self.exact else {}),
                 **({"cache_salt": self.salt} if self.salt else {})}
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 # By the tokens so far: log-probabilities of the next one.
 Model = Callable[[Sequence[int]], dict[int, float]]
@@ -22,11 +23,16 @@ class FakeOpenAI:
     connection ends), ``event`` (an error event under status 200), ``refused`` (status 503) or nothing. ``gate`` holds
     streams after their first token until it is set; ``full`` is set once ``expects`` are open, of which ``most`` is the
     largest number so far. ``gone`` is set once a client has left its stream before the end. Texts are
-    read as their letters' numbers and ``reads`` more."""
+    read as their letters' numbers and ``reads`` more, and messages with ``template`` before them. Events have
+    ``at_once`` tokens, as those of a server that speculates. Whatever is asked, the answer is ``other`` where that is
+    given."""
 
     model: Model
     trouble: str = ""
     reads: int = 0
+    template: str = ""
+    at_once: int = 1
+    other: bytes | None = None
     gate: asyncio.Event | None = None
     url: str = ""
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -41,7 +47,8 @@ class FakeOpenAI:
         if isinstance(prompt, str):
             return [ord(letter) + self.reads for letter in prompt]
         if prompt and isinstance(prompt[0], dict):
-            return [ord(letter) + self.reads for one in prompt for letter in one["content"]]
+            text = self.template + "".join(one["content"] for one in prompt)
+            return [ord(letter) + self.reads for letter in text]
         return list(prompt or ())
 
     def chosen(self, body: dict[str, Any]) -> list[tuple[int, dict[int, float]]]:
@@ -52,6 +59,10 @@ class FakeOpenAI:
             found.append((token, top))
             tokens.append(token)
         return found
+
+    @web.middleware
+    async def answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await handler(request) if self.other is None else web.Response(body=self.other)
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -84,7 +95,8 @@ class FakeOpenAI:
         chat = "messages" in body
         if chat:
             await _send(response, {"choices": [{"delta": {"role": "assistant", "content": ""}}]})
-        for number, token in enumerate(tokens):
+        parts = [tokens[place:place + self.at_once] for place in range(0, len(tokens), self.at_once)]
+        for number, part in enumerate(parts):
             if number and self.gate is not None:
                 await self.gate.wait()
             if number and self.trouble == "event":
@@ -94,9 +106,11 @@ class FakeOpenAI:
                 assert request.transport is not None
                 request.transport.abort()
                 return response
-            said = {"delta": {"content": f"<{token}>"}} if chat else {"text": f"<{token}>"}
-            finish = "length" if number == len(tokens) - 1 else None
-            await _send(response, {"choices": [{**said, "finish_reason": finish}]})
+            text = "".join(f"<{token}>" for token in part)
+            said = {"delta": {"content": text}} if chat else {"text": text}
+            named = {"token_ids": list(part)} if body.get("return_token_ids") else {}
+            finish = "length" if number == len(parts) - 1 else None
+            await _send(response, {"choices": [{**said, **named, "finish_reason": finish}]})
         if body.get("stream_options", {}).get("include_usage"):
             await _send(response, {"choices": [], "usage": {"prompt_tokens": len(self.tokens(body)),
                                                             "completion_tokens": len(tokens)}})
@@ -121,7 +135,7 @@ async def _send(response: web.StreamResponse, event: dict[str, Any]) -> None:
 @asynccontextmanager
 async def fake_openai(model: Model, port: int = 0, **settings: Any) -> AsyncIterator[FakeOpenAI]:
     fake = FakeOpenAI(model=model, **settings)
-    app = web.Application()
+    app = web.Application(middlewares=[fake.answered])
     app.router.add_post("/v1/completions", fake.complete)
     app.router.add_post("/v1/chat/completions", fake.complete)
     app.router.add_get("/health", _well)

@@ -79,6 +79,20 @@ async def test_levels_ask_the_same_prompts_with_salts_of_their_own() -> None:
     assert found[0].layers.queue_ms == pytest.approx(1000)
 
 
+@pytest.mark.parametrize("chat", [False, True])
+async def test_tokens_that_come_together_all_count(chat: bool) -> None:
+    """As of a server that speculates: by its events it would be as slow as one token for each."""
+    async def metrics() -> str:
+        return ""
+
+    prompt = ({"role": "user", "content": "a"},) if chat else "a"
+    async with fake_openai(lambda tokens: {len(tokens): -0.1}, at_once=4) as fake, Client(fake.url) as client:
+        found = await measure(client, [Ask(prompt=prompt, max_tokens=8, chat=chat)], FREE, seconds=0.0,
+                              metrics=metrics)
+    assert found[0].figures.output_tokens == 8
+    assert found[0].value * found[0].figures.seconds == pytest.approx(8)
+
+
 def test_settings_that_could_change_nothing_are_not_tried() -> None:
     assert [move.name for move in moves(1, longest=20, gpu=False)] == ["no prefix cache"]
     names = [move.name for move in moves(256, longest=2000, gpu=True)]
