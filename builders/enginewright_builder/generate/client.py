@@ -4,10 +4,10 @@ token arrives, and each library between the socket and the clock would be measur
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 
@@ -17,6 +17,7 @@ from enginewright_builder.generate.answer import Answer, Reader, Step, server_er
 from enginewright_builder.generate.server import LOGPROBS, SERVED_NAME
 
 CONNECT_SECONDS = 10.0
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +81,7 @@ class Client:
         ``ServerUnavailable``."""
         body = {"model": self.model, "prompt": list(prompt), "max_tokens": max_tokens, "temperature": 0.0,
                 "logprobs": LOGPROBS, "return_tokens_as_token_ids": True, "ignore_eos": past_end}
-        choice = (await self._post("/v1/completions", body))["choices"][0]
-        try:
-            found = steps(choice["logprobs"])
-        except (ValueError, KeyError) as error:
-            raise self._refused("/v1/completions", str(error)) from error
+        found = await self._read("/v1/completions", body, lambda answer: steps(answer["choices"][0]["logprobs"]))
         if not found:
             raise self._refused("/v1/completions", "it answered without a token")
         return found
@@ -94,10 +91,10 @@ class Client:
         cannot write. Prompts of different ``salt`` share nothing of the prefix cache. Raises as :meth:`decode` does."""
         body = {"model": self.model, "prompt": list(prompt), "max_tokens": max_tokens, "temperature": 0.0,
                 "return_token_ids": True, "ignore_eos": True, "cache_salt": salt}
-        found = (await self._post("/v1/completions", body))["choices"][0].get("token_ids")
+        found = await self._read("/v1/completions", body, lambda answer: _numbers(answer["choices"][0]["token_ids"]))
         if not found:
             raise self._refused("/v1/completions", "it answered without tokens")
-        return [Step(token=int(token), top={}) for token in found]
+        return [Step(token=token, top={}) for token in found]
 
     async def metrics(self) -> str:
         """The server's Prometheus page. Raises :class:`TransientError` ``ServerUnavailable``."""
@@ -110,20 +107,30 @@ class Client:
         """Of a text, or of messages in the model's own template. Raises as :meth:`decode` does."""
         what = {"prompt": prompt} if isinstance(prompt, str) else {"messages": list(prompt),
                                                                    "add_generation_prompt": True}
-        return tuple((await self._post("/tokenize", {"model": self.model, **what}))["tokens"])
+        return await self._read("/tokenize", {"model": self.model, **what}, lambda answer: _numbers(answer["tokens"]))
 
     async def text(self, tokens: Sequence[int]) -> str:
         """Of these tokens. Raises as :meth:`decode` does."""
-        return str((await self._post("/detokenize", {"model": self.model, "tokens": list(tokens)}))["prompt"])
+        return await self._read("/detokenize", {"model": self.model, "tokens": list(tokens)},
+                                lambda answer: str(answer["prompt"]))
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _read(self, path: str, body: Mapping[str, Any], read: Callable[[Any], Found]) -> Found:
+        """What ``read`` finds in the answer, which is a stranger's: whatever it stumbles over was refused."""
+        content = await self._post(path, body)
+        try:
+            return read(parsed(content))
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+            raise self._refused(path, f"it answered otherwise than vLLM ({type(error).__name__}: "
+                                      f"{str(error)[:200]})") from error
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> bytes:
         try:
             response = await self._http.post(path, json=body)
         except httpx.HTTPError as error:
             raise self._silent(path, error) from error
         if response.is_error:
             raise self._refused(path, f"HTTP {response.status_code}: {_problem(response.content)}")
-        return dict(response.json())
+        return response.content
 
     def _silent(self, path: str, error: httpx.HTTPError) -> TransientError:
         return TransientError("ServerUnavailable", f"the server at {self.url} does not answer {path}: "
@@ -132,6 +139,10 @@ class Client:
     def _refused(self, path: str, problem: str) -> UserError:
         return UserError("ServerRefused", f"the server at {self.url} refused {path}: {problem}", field="spec.engine",
                          value=path, remedy="use a server image with OpenAI's API as vLLM has it")
+
+
+def _numbers(tokens: Any) -> tuple[int, ...]:
+    return tuple(map(int, tokens))
 
 
 def _problem(content: bytes) -> str:

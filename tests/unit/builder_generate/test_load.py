@@ -53,6 +53,16 @@ async def test_what_goes_wrong_is_the_answers_error(trouble: str, error: str) ->
     assert len(answer.arrivals) == (0 if trouble == "refused" else 1)
 
 
+@pytest.mark.parametrize("said", [b"", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}', b"[" * 100_000,
+                                  b'{"tokens": [[1]], "choices": [{"token_ids": 7, "logprobs": {"tokens": [1]}}]}'])
+async def test_what_another_server_answers_is_refused_by_name(said: bytes) -> None:
+    async with fake_openai(counting, other=said) as fake, Client(fake.url) as client:
+        for asked in (client.tokens("a"), client.text([1]), client.decode([1], 1), client.choose([1], 1, "")):
+            with pytest.raises(UserError, match="it answered otherwise than vLLM") as caught:
+                await asked
+            assert caught.value.reason == "ServerRefused"
+
+
 async def test_nobody_there_is_an_error_of_a_stream_and_is_raised_elsewhere() -> None:
     async with Client("http://127.0.0.1:1") as client:
         assert (await client.stream(Ask(prompt="a", max_tokens=1))).error == "ConnectError"
