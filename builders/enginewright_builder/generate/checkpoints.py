@@ -35,7 +35,22 @@ def _check_same(model: Causal, source: Causal, context: int, one: CheckpointRequ
         problem = f"its vocabulary has {model.vocabulary} tokens, and the source's {source.vocabulary}"
     elif model.context and context > model.context:
         problem = f"it was made for {model.context} tokens, and {context} are served"
+    elif _other_ends(model, source):
+        problem = f"its texts end at {_tokens(model)}, and the source's at {_tokens(source)}"
     else:
         return
     raise UserError("CheckpointMismatch", f"checkpoint {one.name} is of another model: {problem}", field=field,
-                    value=one.uri, remedy="give other weights of the same model, such as quantised ones, or remove it")
+                    value=one.uri, remedy="give other weights of the same model, such as quantised ones, with the "
+                    "source's generation_config.json, or remove it")
+
+
+def _other_ends(model: Causal, source: Causal) -> bool:
+    """The gate decodes past the ends of texts, so it does not see that a server would not stop there. Where one of both
+    names no token, its tokeniser names one."""
+    if model.ends and source.ends:
+        return model.ends != source.ends
+    return len(model.ends | source.ends) > 1
+
+
+def _tokens(model: Causal) -> str:
+    return f"token {', '.join(map(str, sorted(model.ends)))}" if model.ends else "the tokeniser's own token"

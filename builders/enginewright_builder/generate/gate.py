@@ -146,12 +146,14 @@ def _reason(disagreement: Loss, diverged: Loss, tolerance: float) -> str:
 def check_words(prompts: Sequence[tuple[int, ...]], candidate: Sequence[tuple[int, ...]],
                 texts: Sequence[str], candidate_texts: Sequence[str]) -> str:
     """Why a candidate does not read or write as the reference does; empty where it does. Prompts are their tokens by
-    each one's own tokeniser and chat template; texts are the reference's answers as each one writes the tokens."""
+    each one's own tokeniser and chat template; texts are the reference's answers as each one writes the tokens. What
+    there is of prompts beyond the answers are conversations that were made up."""
     for number, (ours, theirs) in enumerate(zip(prompts, candidate, strict=True)):
         if ours != theirs:
             place = next((index for index, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]),
                          min(len(ours), len(theirs)))
-            return (f"it reads prompt {number} as other tokens from place {place} on ({len(theirs)} in all, the "
+            what = f"prompt {number}" if number < len(texts) else "a conversation"
+            return (f"it reads {what} as other tokens from place {place} on ({len(theirs)} in all, the "
                     f"reference {len(ours)}): its tokeniser or chat template is another")
     for number, (text, other) in enumerate(zip(texts, candidate_texts, strict=True)):
         if text != other:

@@ -13,12 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from enginewright_builder.errors import UserError
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.client import Client
 from enginewright_builder.generate.gate import Record
 
 # Requests for one prompt: a candidate that has chosen otherwise so often is judged by the places so far.
 MOST_REQUESTS = 24
+
+# Conversations which show that a chat template is another one, whatever prompts the user gave.
+_HELLO, _ANSWER, _MORE = ({"role": role, "content": content} for role, content in (
+    ("user", "Hello."), ("assistant", "Hello, too."), ("user", "How are you?")))
+TALKS = ((_HELLO,), (_HELLO, _ANSWER, _MORE), ({"role": "system", "content": "Be brief."}, _HELLO))
 
 # The tokens so far, and the number of tokens to add. It gives at least one step.
 Decode = Callable[[Sequence[int], int], Awaitable[list[Step]]]
@@ -74,6 +80,18 @@ async def follow(decode: Decode, reference: Record) -> list[Step]:
             if step.token != expected:
                 break  # what follows was decoded from another text
     return held
+
+
+async def talks(client: Client) -> list[Prompt]:
+    """Those of :data:`TALKS` that the model's chat template takes; none where it has no template."""
+    found: list[Prompt] = []
+    for one in TALKS:
+        try:
+            await client.tokens(one)
+        except UserError:
+            continue
+        found.append(one)
+    return found
 
 
 async def words(client: Client, prompts: Sequence[Prompt], records: Sequence[Record]) -> Words:

@@ -20,7 +20,7 @@ from enginewright_builder.generate.gate import Judgement, Record, Scored, check_
 from enginewright_builder.generate.server import LINES, LOG_FOLLOWS
 from enginewright_builder.generate.smoke_record import kept
 from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure
-from enginewright_builder.generate.teacher import Prompt, hold, record, words
+from enginewright_builder.generate.teacher import Prompt, Words, hold, record, talks, words
 from enginewright_builder.running import Running
 from enginewright_builder.steps import Budget
 
@@ -69,15 +69,16 @@ class Trial:
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """Of the reference: what it chose, how far it differs from itself, its server's version, and what a trial takes
-    by it. ``again`` are the seconds that its second load takes, for which trials leave time. ``texts`` are its answers,
-    where checkpoints are to be held against them."""
+    by it. ``again`` are the seconds that its second load takes, for which trials leave time. ``words`` are how it reads
+    ``asked`` and writes its answers, where checkpoints are to be held against that."""
 
     records: tuple[Record, ...]
     floor: tuple[Scored, ...]
     version: str
     seconds: float
     again: float = 0.0
-    texts: tuple[str, ...] = ()
+    asked: tuple[Prompt, ...] = ()
+    words: Words | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,8 @@ class Bench:
             held = await hold(client, records, concurrency=FLOOR_AT_ONCE)
             floor = _scored(records, held)
             check_floor(floor, self.tolerance)
-            written = await words(client, prompts, records) if self.checkpoints else None
+            asked = [*prompts, *await talks(client)] if self.checkpoints else []
+            read = await words(client, asked, records) if asked else None
             points = await self._load(client, server)
             trial = Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments,
                           verdict="Passed", points=tuple(points), judgement=judge(floor, floor, self.tolerance),
@@ -132,7 +134,7 @@ class Bench:
             return trial, Known(records=tuple(records), floor=tuple(floor), version=server.version,
                                 seconds=server.start_seconds + gate + self.load_seconds,
                                 again=server.start_seconds + self.load_seconds,
-                                texts=written.texts if written else ())
+                                asked=tuple(asked), words=read)
 
     async def trial(self, candidate: Candidate, known: Known, rival: Point | None = None) -> Trial:
         """With a ``rival`` it is put under load first, and held against the reference only where it serves better."""
@@ -153,7 +155,7 @@ class Bench:
 
     async def _trial(self, candidate: Candidate, known: Known, rival: Point | None) -> Trial:
         async with self._server(candidate) as server, Client(server.http_url) as client:
-            if candidate.checkpoint and (reason := await self._otherwise(client, known)):
+            if candidate.checkpoint and known.words and (reason := await _otherwise(client, known, known.words)):
                 return dataclasses.replace(ended(candidate, "AccuracyRefused", reason),
                                            start_seconds=server.start_seconds)
             points = await self._load(client, server) if rival else []
@@ -170,15 +172,6 @@ class Bench:
                          start_seconds=server.start_seconds, gate_seconds=gate if judgement else 0.0,
                          memory_bytes=await server.memory_bytes(), checkpoint=candidate.checkpoint,
                          smoke_tokens=kept(known.records, held) if held else 0)
-
-    async def _otherwise(self, client: Client, known: Known) -> str:
-        """How a checkpoint's own tokeniser and template read or write otherwise than the source's: the gate, which
-        speaks in tokens, would not see it. Empty where they do not."""
-        try:
-            found = await words(client, [_prompt(ask) for ask in self.asks], known.records)
-        except UserError as error:  # as of messages without a template
-            return f"it does not read the prompts: {cause(error)}"
-        return check_words([one.prompt for one in known.records], found.prompts, known.texts, found.texts)
 
     async def loads(self, candidate: Candidate) -> tuple[Point, ...]:
         """Of a configuration that was held against the reference before; none where the time is over or it fails."""
@@ -197,6 +190,16 @@ class Bench:
 
     async def _load(self, client: Client, server: Running) -> list[Point]:
         return await measure(client, self.asks, self.aim, seconds=self.load_seconds, metrics=server.metrics)
+
+
+async def _otherwise(client: Client, known: Known, ours: Words) -> str:
+    """How a checkpoint's own tokeniser and template read or write otherwise than the source's: the gate, which speaks
+    in tokens, would not see it. Empty where they do not."""
+    try:
+        found = await words(client, known.asked, known.records)
+    except UserError as error:  # as of messages without a template
+        return f"it does not read the prompts: {cause(error)}"
+    return check_words(ours.prompts, found.prompts, ours.texts, found.texts)
 
 
 def cause(error: BuilderError) -> str:

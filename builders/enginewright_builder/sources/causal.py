@@ -24,6 +24,7 @@ from enginewright_builder.sources.integrity import check_safetensors
 _FIELD = "spec.source.uri"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _TOKENIZER_CONFIG, _TEMPLATE, _ADAPTER = "tokenizer_config.json", "chat_template.jinja", "adapter_config.json"
+_GENERATION = "generation_config.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +32,8 @@ class Causal:
     """``context`` is how many tokens the model was made for, 0 where it does not say; ``quantised`` the method of a
     checkpoint that is quantised already; ``chat`` whether it has a template for messages. ``dtype`` is that of its
     weights, empty where it does not say; ``heads`` are those of attention, and ``cached`` the numbers that a cache
-    holds of one token, both 0 where unknown."""
+    holds of one token, both 0 where unknown. ``ends`` are the tokens that end a text, empty where it does not say:
+    then the tokeniser's own does."""
 
     path: Path
     architecture: str
@@ -42,6 +44,7 @@ class Causal:
     dtype: str = ""
     heads: int = 0
     cached: int = 0
+    ends: frozenset[int] = frozenset()
 
 
 def locate_causal(path: Path) -> Causal:
@@ -62,7 +65,8 @@ def locate_causal(path: Path) -> Causal:
                   context=_number(path, config, "max_position_embeddings"),
                   quantised=str(quantised.get("quant_method", "unknown")) if isinstance(quantised, dict) else "",
                   chat=_chat(path, settings), dtype=str(config.get("dtype") or config.get("torch_dtype") or ""),
-                  heads=_count(config, "num_attention_heads", "n_head"), cached=_cached(config))
+                  heads=_count(config, "num_attention_heads", "n_head"), cached=_cached(config),
+                  ends=_ends(path, config))
 
 
 def weight_bytes(folder: Path) -> int:
@@ -75,6 +79,14 @@ def _cached(config: Mapping[str, Any]) -> int:
     heads = _count(config, "num_attention_heads", "n_head")
     size = _count(config, "head_dim") or _count(config, "hidden_size", "n_embd") // max(1, heads)
     return 2 * _count(config, "num_hidden_layers", "n_layer") * (_count(config, "num_key_value_heads") or heads) * size
+
+
+def _ends(path: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """As vLLM has them: of the settings for generation, or without those of the model's own."""
+    settings = read_settings(path / _GENERATION) if (path / _GENERATION).is_file() else config
+    found = settings.get("eos_token_id")
+    return frozenset(one for one in (found if isinstance(found, list) else [found])
+                     if isinstance(one, int) and not isinstance(one, bool))
 
 
 def _count(config: Mapping[str, Any], *names: str) -> int:

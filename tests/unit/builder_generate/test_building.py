@@ -58,6 +58,7 @@ class FakeServer:
 
     model: Model
     trouble: str = ""
+    template: str = ""
     error: Exception | None = None
     start_seconds: float = 1.0
     version: str = "0.0.1"
@@ -71,8 +72,8 @@ class FakeServer:
             raise self.error
         if self.hangs:
             await asyncio.Event().wait()
-        self.http_url = (await self._open.enter_async_context(fake_openai(self.model, trouble=self.trouble,
-                                                                             reads=self.reads))).url
+        self.http_url = (await self._open.enter_async_context(fake_openai(
+            self.model, trouble=self.trouble, reads=self.reads, template=self.template))).url
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
@@ -456,7 +457,8 @@ def test_a_checkpoint_that_serves_better_ships_with_its_own_files(
 @pytest.mark.parametrize(("broken", "said"), [
     ({"model": other}, "100.00% of its next tokens differ"),
     ({"reads": 1}, "its tokeniser or chat template is another"),
-], ids=["weights", "tokeniser"])
+    ({"template": "Sure: "}, "it reads a conversation as other tokens from place 0 on"),
+], ids=["weights", "tokeniser", "template that no prompt of the user shows"])
 def test_a_broken_checkpoint_is_refused_and_the_source_ships(
         broken: dict[str, Any], said: str, ask: Callable[..., BuildRequest], checkpoint: Path,
         tmp_path: Path) -> None:
@@ -490,12 +492,14 @@ def _settings(folder: Path, **changed: Any) -> None:
     (lambda folder: _settings(folder, vocab_size=300), "CheckpointMismatch", "300 tokens, and the source's 257"),
     (lambda folder: _settings(folder, architectures=["GPT2LMHeadModel"]), "CheckpointMismatch", "GPT2LMHeadModel"),
     (lambda folder: _settings(folder, max_position_embeddings=64), "CheckpointMismatch", "for 64 tokens, and 512"),
+    (lambda folder: (folder / "generation_config.json").write_text('{"eos_token_id": [256, 7]}'), "CheckpointMismatch",
+     "end at token 7, 256, and the source's at the tokeniser's own token"),
     (lambda folder: _settings(folder, auto_map={"AutoModel": "m.M"}), "UnsupportedModel", "checkpoint awq: "),
     (lambda folder: (folder / "model-2.safetensors").write_bytes(b"cut"), "SourceCorrupt", "checkpoint awq: "),
     (lambda folder: (folder / "tokenizer.json").unlink(), "SourceCorrupt", "no tokeniser"),
     (lambda folder: [one.unlink() for one in folder.glob("*.safetensors")], "FormatUnknown", "no *.safetensors"),
     (shutil.rmtree, "SourceNotFound", "awq"),
-], ids=["vocabulary", "architecture", "context", "code", "cut", "tokeniser", "weights", "gone"])
+], ids=["vocabulary", "architecture", "context", "ends", "code", "cut", "tokeniser", "weights", "gone"])
 def test_a_checkpoint_that_does_not_fit_is_refused_by_its_field(
         spoil: Callable[[Path], Any], reason: str, said: str, ask: Callable[..., BuildRequest], checkpoint: Path,
         tmp_path: Path) -> None:

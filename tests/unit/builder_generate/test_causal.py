@@ -49,6 +49,16 @@ def test_what_is_told_of_it(config: Mapping[str, Any], files: Mapping[str, str |
     assert (found.quantised, found.chat) == (quantised, chat)
 
 
+@pytest.mark.parametrize(("config", "files", "ends"), [
+    ({}, {}, set()), ({"eos_token_id": 2}, {}, {2}), ({"eos_token_id": [2, 7]}, {}, {2, 7}),
+    ({"eos_token_id": "</s>"}, {}, set()), ({"eos_token_id": True}, {}, set()),
+    ({"eos_token_id": 2}, {"generation_config.json": '{"eos_token_id": [2, 9]}'}, {2, 9}),
+    ({"eos_token_id": 2}, {"generation_config.json": "{}"}, set())])
+def test_tokens_that_end_a_text_are_those_for_generation(config: Mapping[str, Any], files: Mapping[str, str],
+                                                         ends: set[int], tmp_path: Path) -> None:
+    assert locate_causal(folder(tmp_path, {**CONFIG, **config}, files)).ends == ends
+
+
 @pytest.mark.parametrize(("config", "files", "reason", "said"), [
     ({"architectures": ["BertForMaskedLM"]}, {}, "UnsupportedModel", "config.json names BertForMaskedLM"),
     ({"architectures": []}, {}, "UnsupportedModel", "names no architecture"),
