@@ -57,6 +57,9 @@ def resolve_model(request: BuildRequest, scratch: Path) -> ResolvedModel:
     model = locate_causal(path)
     prompts, evaluation_digest = _prompts(request, scratch)
     asks, notes = _asks(prompts, request)
+    if model.quantised:
+        notes.append(f"The source is quantised already ({model.quantised}): what is called the unquantised model here "
+                     "is the source as it is.")
     check_prompts(len(asks), request.accuracy.tolerance)
     if any(ask.chat for ask in asks) and not model.chat:
         raise UserError("TemplateFailed", "the prompts are messages, and the model has no chat template",
