@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 from enginewright_builder import own_device
@@ -26,7 +27,7 @@ from enginewright_builder.evidence.content import hardware, in_words, versions
 from enginewright_builder.generate.ability import Ability, ability
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import candidates, drafted, ground, listed, reference
-from enginewright_builder.generate.competition import Result, candidates_of, chosen, settings_of
+from enginewright_builder.generate.competition import candidates_of, settings_of
 from enginewright_builder.generate.figures import Objective
 from enginewright_builder.generate.gate import Judgement
 from enginewright_builder.generate.kept_prompts import keep_prompts
@@ -34,8 +35,9 @@ from enginewright_builder.generate.reading import lengths
 from enginewright_builder.generate.resolving import ResolvedModel
 from enginewright_builder.generate.server import VllmServer
 from enginewright_builder.generate.serving import SERVER, Serving, serving, write_serving
+from enginewright_builder.generate.shipping import Result, chosen
 from enginewright_builder.generate.smoke_record import smoke_file
-from enginewright_builder.generate.sweep import Aim, Point
+from enginewright_builder.generate.sweep import Aim, Point, shown, to_show
 from enginewright_builder.generate.trial import Bench, Open, Trial
 from enginewright_builder.generate.work import work_of
 from enginewright_builder.load import run_on_time
@@ -93,12 +95,13 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
 
 async def _compete(bench: Bench, resolved: ResolvedModel, read: list[int], here: Ability, steps: Steps) -> Result:
     base = _ground(resolved, read, here)
-    with steps.step("ladder", "serving the unquantised model") as report:
-        every = [*listed(resolved.checkpoints, base), *drafted(resolved.drafts, resolved.model, base),
-                 *candidates(resolved.model, here, base)]
-        trials, known = await candidates_of(bench, reference(base), every, report)
-    with steps.step("sweep", "trying settings of the server") as report:
-        return await settings_of(bench, trials, known, longest=max(read), gpu=here.gpu, progress=report)
+    async with aclosing(bench.last):
+        with steps.step("ladder", "serving the unquantised model") as report:
+            every = [*listed(resolved.checkpoints, base), *drafted(resolved.drafts, resolved.model, base),
+                     *candidates(resolved.model, here, base)]
+            trials, known = await candidates_of(bench, reference(base), every, report)
+        with steps.step("sweep", "trying settings of the server") as report:
+            return await settings_of(bench, trials, known, longest=max(read), gpu=here.gpu, progress=report)
 
 
 def _read(resolved: ResolvedModel) -> list[int]:
@@ -142,8 +145,9 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving, machi
     return GenerateSummary(
         name=document.name, precision=document.precision, server=document.server,
         server_version=document.server_version, words=document.words, environment=document.environment,
-        gain=_gain(result), tokens=_tokens(document.load),
-        objective_met=document.load.meets, accuracy=accuracy, accuracy_low=accuracy_low,
+        gain=result.gain, tokens=_tokens(document.load),
+        objective_met=shown(document.load, document.aim), requests=document.load.again,
+        requests_to_show=to_show(document.load, document.aim), accuracy=accuracy, accuracy_low=accuracy_low,
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
         device=hardware(resolved.request.device, machine).device, device_class=devices, device_count=count,
         load_seconds=round(document.start_seconds, 1), size_bytes=sum(map(size_bytes, folders)),
@@ -166,10 +170,6 @@ def _tokens(point: Point) -> TokenFigures:
         proposed=guessed.proposed if guessed else 0, accepted=guessed.accepted if guessed else 0)
 
 
-def _gain(result: Result) -> float:
-    return round(result.shipped.best.value / result.default.value, 3) if result.default.value else 1.0
-
-
 def _place_model(source: Path, target: Path) -> None:
     """All files but those that no server reads."""
     for relative, file in sorted_files(source):
@@ -187,8 +187,7 @@ def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: lis
         architecture=resolved.model.architecture, context=resolved.model.context,
         prompts=prompts(read, [ask.max_tokens for ask in resolved.asks]), trials=result.trials,
         serving=serving(result, aim, request.accuracy.tolerance), default=result.default,
-        gain=_gain(result),
-        confirmed=result.confirmed, hardware=hardware(request.device, machine),
+        gain=result.gain, confirmed=result.confirmed, hardware=hardware(request.device, machine),
         versions=versions({"vllm": result.known.version}), steps=dict(steps.seconds),
         notes=(*resolved.notes, *_notes(result, aim, _wishes(request))))
 
@@ -201,9 +200,13 @@ def _notes(result: Result, aim: Aim, wishes: GenerateRequest) -> list[str]:
     if aim.asked and not result.shipped.best.meets:
         notes.append(f"No configuration kept the objective for {aim.percentile:g} % of the requests: the one with the "
                      "most requests a second that keep it ships.")
+    if needed := to_show(result.shipped.best, aim):
+        notes.append(f"Whether the objective is met is not known: {result.shipped.best.again:,} requests kept it when "
+                     f"the load was put on once more, and it takes {needed:,} to say so. Write a larger "
+                     "buildBudgetSeconds and rebuild, or ask for a lower percentile.")
     if not result.confirmed and chosen(result.trials).name != result.trials[0].name:
         notes.append("vLLM's own settings ship: they could not be measured again at the end, and only what is better "
-                     "than both measurements ships. Write a larger buildBudgetSeconds.")
+                     "than both measurements ships. Write a larger buildBudgetSeconds and rebuild.")
     return notes
 
 

@@ -28,10 +28,10 @@ AT_ONCE = 96
 # What two replicas serve is part of the figures: for so long the load goes on after the second one is ready.
 TOGETHER_SECONDS, BRIEFLY = 20, 2
 # Any configuration keeps it, so that the search ends once the reference and the broken copy were tried. They have the
-# time that they take on a machine with much other work.
+# time that they take on a machine with much other work. The 50th percentile takes the fewest requests to say.
 CONTENT: dict[str, dict[str, Any]] = {
     "engine": {"stopWhen": "objectiveMet", "buildBudgetSeconds": 600},
-    "objective": {"tokens": {"ttftMilliseconds": 60_000, "tpotMilliseconds": 10_000}}}
+    "objective": {"tokens": {"percentile": 50, "ttftMilliseconds": 60_000, "tpotMilliseconds": 10_000}}}
 # Once no replica starts any more there is nothing to wait for.
 SOON_DOWN = {"spec": {"autoscaling": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}}}
 console = demo.console

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from enginewright_builder.contract.names import Bound, Verdict
 
@@ -167,8 +167,25 @@ class MemoryFigures:
     pinned_pool_bytes: int | None = None
 
 
+class _OfRequests(Protocol):
+    @property
+    def requests(self) -> int: ...
+
+    @property
+    def requests_to_show(self) -> int: ...
+
+
+class _Counted:
+    """A summary that says of how many requests the objective was kept."""
+
+    @property
+    def too_few_requests(self: _OfRequests) -> bool:
+        """Whether the objective was kept by too few requests to say that it is met."""
+        return self.requests < self.requests_to_show
+
+
 @dataclass(frozen=True, kw_only=True)
-class EngineSummary:
+class EngineSummary(_Counted):
     """The winner as served by Triton in the shipped configuration (one replica, measured by the sweep).
 
     ``speedup`` is throughput at equal batch against the source model as it is (eager PyTorch, or the given ONNX).
@@ -223,14 +240,9 @@ class EngineSummary:
     memory: MemoryFigures | None = None
     requests_to_show: int = 0
 
-    @property
-    def too_few_requests(self) -> bool:
-        """Whether the latency objective was kept by too few requests to say that it is met."""
-        return self.requests < self.requests_to_show
-
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateSummary:
+class GenerateSummary(_Counted):
     """The configuration of a language model's server that was published, as it was measured: one replica of
     ``device_count`` devices. :data:`SERVING_FILE` says how it is started.
 
@@ -239,6 +251,9 @@ class GenerateSummary:
     against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
     for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
     the server's command line, after the model's folder; ``environment`` has the variables that it was proven with.
+    ``requests`` are those of the load that ships, which was put on once more after it was chosen: 0 where that was not
+    done, as without an objective. ``requests_to_show``: how many it takes to say that the objective is met, where
+    fewer kept it (``objective_met`` is False then).
     ``work`` is of the load of ``tokens``; None in records of older builders. ``checkpoint`` names that of the
     request whose files were published; empty where they are the source's. ``draft`` names that of the request which
     proposes tokens: its files were published, too, and :data:`DRAFT_PLACE` among the words stands for their folder."""
@@ -265,3 +280,5 @@ class GenerateSummary:
     work: TokenWork | None = None
     checkpoint: str = ""
     draft: str = ""
+    requests: int = 0
+    requests_to_show: int = 0

@@ -1,30 +1,16 @@
-"""Which configuration serves: candidates, those together that gained, then the server's settings around the best."""
+"""Which configurations are tried: candidates, those together that gained, then the server's settings around the
+best."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from enginewright_builder.contract import OBJECTIVE_MET
 from enginewright_builder.generate.candidates import Candidate, proposing, together
+from enginewright_builder.generate.shipping import Progress, Result, chosen, described, ship
 from enginewright_builder.generate.speculation import better_number
-from enginewright_builder.generate.sweep import LEAST_GAIN, Point, gains, moves
+from enginewright_builder.generate.sweep import LEAST_GAIN, gains, moves
 from enginewright_builder.generate.trial import Bench, Known, Trial, ended
-
-Progress = Callable[[float, str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """``trials`` with the reference first, as vLLM serves it by default; ``shipped`` is one of them. ``default`` is the
-    better of the reference's loads at both ends of the build; ``confirmed`` says whether the second was there."""
-
-    trials: tuple[Trial, ...]
-    shipped: Trial
-    known: Known
-    default: Point
-    confirmed: bool
 
 
 async def candidates_of(bench: Bench, reference: Candidate, listed: Sequence[Candidate],
@@ -90,10 +76,8 @@ def _that_gained(tried: Sequence[Candidate], trials: Sequence[Trial]) -> list[Ca
 
 async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, longest: int, gpu: bool,
                       progress: Progress) -> Result:
-    """Each setting that serves better than the best so far stays, as long as there is time. At the end the default is
-    measured again: machines change while they are measured, and what ships is to be better than both. Where that could
-    not be, the default ships."""
-    first, found, leader = trials[0], list(trials), chosen(trials)
+    """Each setting that serves better than the best so far stays, as long as there is time."""
+    found, leader = list(trials), chosen(trials)
     planned = [] if _enough(bench, trials) else moves(leader.best.concurrency, longest=longest, gpu=gpu)
     for number, move in enumerate(planned):
         arguments = move.applied(leader.arguments)
@@ -105,45 +89,7 @@ async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, lo
         progress(number / len(planned), f"{tried.name}: {tried.verdict}{_because(tried)}")
         if tried.verdict == "Passed":
             leader = tried
-    again: tuple[Point, ...] = ()
-    if leader is not first and bench.left > known.again:
-        again = await bench.loads(Candidate(name=first.name, precision=first.precision, arguments=first.arguments))
-        found[0] = dataclasses.replace(first, points=(*first.points, *again))
-    shipped = leader if again and gains(leader.best, found[0].best) else found[0]
-    return Result(trials=tuple(judged(found, shipped)), shipped=_marked(shipped), known=known,
-                  default=found[0].best, confirmed=bool(again))
-
-
-def chosen(trials: Sequence[Trial]) -> Trial:
-    """The best of those that passed; the first, unless another is better by more than measurements differ by."""
-    first = trials[0]
-    rivals = [one for one in trials[1:] if one.verdict == "Passed" and gains(one.best, first.best)]
-    return max(rivals, key=lambda one: one.best.rank, default=first)
-
-
-def judged(trials: Sequence[Trial], shipped: Trial) -> list[Trial]:
-    """With what ships named, and what passed and serves no better than the reference called slower."""
-    first = trials[0]
-    return [_marked(one) if one is shipped else
-            dataclasses.replace(one, verdict="Slower", reason=f"{described(one.best)}: less than "
-                                f"{LEAST_GAIN - 1:.0%} better than {first.name} by default")
-            if one.verdict == "Passed" and one is not first and not gains(one.best, first.best) else
-            dataclasses.replace(one, reason=described(one.best)) if one.verdict in ("Passed", "Slower") else one
-            for one in trials]
-
-
-def _marked(trial: Trial) -> Trial:
-    return dataclasses.replace(trial, verdict="Shipped", reason=described(trial.best))
-
-
-def described(point: Point) -> str:
-    """In words."""
-    found = point.figures
-    failed = f", {found.failed} failed" if found.failed else ""
-    guessed = point.speculated
-    taken = f", {guessed.accepted} of {guessed.proposed} proposed tokens taken" if guessed else ""
-    return (f"{found.output_rate:.1f} tokens/s with {point.concurrency} in flight, first token after "
-            f"{found.ttft_ms.p50:.0f} ms and each further one after {found.tpot_ms.p50:.1f} (medians){taken}{failed}")
+    return await ship(bench, found, leader, known, progress)
 
 
 def _because(trial: Trial) -> str:

@@ -58,6 +58,11 @@ class Figures:
     goodput: float
     within: float
 
+    @property
+    def late(self) -> int:
+        """Requests that did not meet the objective."""
+        return self.requests - round(self.within * self.requests)
+
 
 def figures(answers: Sequence[Answer], *, begin: float, end: float, objective: Objective | None = None) -> Figures:
     """``begin`` and ``end`` are on the clock of the answers. Tokens count by when they came, requests by when they

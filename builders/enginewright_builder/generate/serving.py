@@ -10,9 +10,9 @@ from pathlib import Path
 from enginewright_builder import contract
 from enginewright_builder.contract import CONTRACT_VERSION, DRAFT_FOLDER, SERVING_FILE, with_draft
 from enginewright_builder.generate.arguments import ServerArguments
-from enginewright_builder.generate.competition import Result
 from enginewright_builder.generate.gate import Judgement
 from enginewright_builder.generate.server import PROVEN_WORDS
+from enginewright_builder.generate.shipping import Result
 from enginewright_builder.generate.sweep import Aim, Point
 
 SERVER = "vllm"

@@ -20,9 +20,11 @@ from enginewright_builder.generate.figures import Figures, Objective, figures
 from enginewright_builder.generate.layers import Layers, cached_tokens, layers
 from enginewright_builder.generate.load import closed_loop
 from enginewright_builder.generate.speculation import Speculated, speculated
+from enginewright_builder.sweep.objective import requests_to_decide, requests_to_show
 
 # Requests in flight; at each level as many times that many are sent.
 LEVELS, ROUNDS, FEWEST = (1, 4, 16, 64, 256), 2, 4
+Metrics = Callable[[], Awaitable[str]]
 # A level that gains less than this over the one before ends the measurement: the server is full.
 FULL = 1.05
 # A setting that gains less stays out: two measurements of one server differ by as much.
@@ -45,7 +47,9 @@ class Aim:
 class Point:
     """One load: so many requests in flight, and what it came to. ``value`` is what is compared: requests a second that
     meet the objective, or tokens a second where none is asked for; ``meets``: so many meet it as were asked for.
-    ``cached_tokens`` of the prompts were answered by the prefix cache; ``speculated`` is None where nothing was."""
+    ``cached_tokens`` of the prompts were answered by the prefix cache; ``speculated`` is None where nothing was.
+    ``again`` are the requests of a load that was put on once more, after it had been chosen, which count alone; 0 of
+    others."""
 
     concurrency: int
     figures: Figures
@@ -54,6 +58,7 @@ class Point:
     layers: Layers | None = None
     cached_tokens: float = 0.0
     speculated: Speculated | None = None
+    again: int = 0
 
     @property
     def rank(self) -> tuple[bool, float]:
@@ -74,6 +79,18 @@ def best(points: Sequence[Point]) -> Point:
     return max(points, key=lambda one: (*one.rank, -one.concurrency))
 
 
+def shown(found: Point, aim: Aim) -> bool:
+    """Whether the objective is met, of enough requests to say so."""
+    return found.meets and (not aim.asked or found.again >= requests_to_show(aim.percentile, found.figures.late))
+
+
+def to_show(found: Point, aim: Aim) -> int:
+    """How many requests it takes to say that the objective is met, where fewer kept it; else 0."""
+    if shown(found, aim) or not found.meets or not aim.asked:
+        return 0
+    return requests_to_show(aim.percentile, found.figures.late if found.again else 0)
+
+
 def gains(new: Point, old: Point, least: float = LEAST_GAIN) -> bool:
     """Whether ``new`` is better by more than what measurements differ by."""
     if new.meets != old.meets:
@@ -81,26 +98,44 @@ def gains(new: Point, old: Point, least: float = LEAST_GAIN) -> bool:
     return new.value > old.value * least
 
 
-async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: float,
-                  metrics: Callable[[], Awaitable[str]], levels: Sequence[int] = LEVELS) -> list[Point]:
+async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: float, metrics: Metrics,
+                  levels: Sequence[int] = LEVELS) -> list[Point]:
     """Rising ``levels``, until one gains little, breaks the objective, or ``seconds`` are over; one at least. A request
     that is not counted warms the server up. ``metrics`` gets the server's Prometheus page."""
     end = time.monotonic() + seconds
-    await client.stream(dataclasses.replace(asks[0], salt="warm", max_tokens=min(8, asks[0].max_tokens)))
+    await _warm_up(client, asks)
     points: list[Point] = []
     for level in levels:
-        before = await metrics()
-        answers = await closed_loop(client, _until(end, _salted(asks, level), level), concurrency=level,
-                                    requests=max(FEWEST, ROUNDS * level))
-        found = figures(answers, begin=min(one.due for one in answers), end=max(one.end for one in answers),
-                        objective=aim.objective)
-        after = await metrics()
-        points.append(dataclasses.replace(point(level, found, aim, layers(before, after, answers)),
-                                          cached_tokens=cached_tokens(before, after),
-                                          speculated=speculated(before, after)))
+        sent = _until(end, _salted(asks, str(level)), level)
+        points.append(await _load(client, sent, aim, level, ROUNDS * level, metrics))
         if time.monotonic() >= end or is_full(points):
             break
     return points
+
+
+async def measure_again(client: Client, asks: Sequence[Ask], aim: Aim, level: int, *, seconds: float,
+                        metrics: Metrics) -> Point:
+    """One load of ``level`` requests in flight, of as many requests as decide on the objective, as far as ``seconds``
+    allow."""
+    end = time.monotonic() + seconds
+    await _warm_up(client, asks)
+    sent = _until(end, _salted(asks, f"again.{level}"), level)
+    found = await _load(client, sent, aim, level, max(ROUNDS * level, requests_to_decide(aim.percentile)), metrics)
+    return dataclasses.replace(found, again=found.figures.requests)
+
+
+async def _warm_up(client: Client, asks: Sequence[Ask]) -> None:
+    await client.stream(dataclasses.replace(asks[0], salt="warm", max_tokens=min(8, asks[0].max_tokens)))
+
+
+async def _load(client: Client, asks: Iterator[Ask], aim: Aim, level: int, requests: int, metrics: Metrics) -> Point:
+    before = await metrics()
+    answers = await closed_loop(client, asks, concurrency=level, requests=max(FEWEST, requests))
+    found = figures(answers, begin=min(one.due for one in answers), end=max(one.end for one in answers),
+                    objective=aim.objective)
+    after = await metrics()
+    return dataclasses.replace(point(level, found, aim, layers(before, after, answers)),
+                               cached_tokens=cached_tokens(before, after), speculated=speculated(before, after))
 
 
 def is_full(points: Sequence[Point]) -> bool:
@@ -109,10 +144,10 @@ def is_full(points: Sequence[Point]) -> bool:
     return not last.meets or (len(points) > 1 and last.value < points[-2].value * FULL)
 
 
-def _salted(asks: Sequence[Ask], level: int) -> Iterator[Ask]:
+def _salted(asks: Sequence[Ask], load: str) -> Iterator[Ask]:
     for repeat in itertools.count():
         for ask in asks:
-            yield dataclasses.replace(ask, salt=f"{level}.{repeat}")
+            yield dataclasses.replace(ask, salt=f"{load}.{repeat}")
 
 
 def _until(end: float, asks: Iterator[Ask], least: int) -> Iterator[Ask]:

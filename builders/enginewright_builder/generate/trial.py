@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
@@ -17,12 +18,14 @@ from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, check_words, judge, score
+from enginewright_builder.generate.last_server import LastServer
 from enginewright_builder.generate.server import LINES, LOG_FOLLOWS
 from enginewright_builder.generate.smoke_record import kept
-from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure
+from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure, measure_again
 from enginewright_builder.generate.teacher import Prompt, Words, hold, record, talks, words
 from enginewright_builder.running import Running
 from enginewright_builder.steps import Budget
+from enginewright_builder.sweep.objective import requests_to_decide
 
 # Tokens of each answer that the gate compares, and how many prompts are decoded at once: by who is judged, and by the
 # reference when it is held against itself.
@@ -31,6 +34,8 @@ GATE_TOKENS, AT_ONCE, FLOOR_AT_ONCE = 32, 16, 4
 READY_SECONDS = 900.0
 # Kept back of the time budget: to end a server, and to publish.
 RESERVE_SECONDS = 10.0
+# Of the time budget at most, under an objective: to put the load that was chosen on once more.
+CONFIRM_SHARE = 0.2
 
 
 class Open(Protocol):
@@ -45,7 +50,8 @@ class Open(Protocol):
 class Trial:
     """What became of a configuration. ``points`` are its loads, ``judgement`` is None where it was not held against the
     reference. Where it was not started its seconds and bytes are 0. ``smoke_tokens``: so many tokens of the replicas'
-    start-up test it chose as the reference did. ``checkpoint`` is as the candidate has it."""
+    start-up test it chose as the reference did. ``checkpoint`` is as the candidate has it. ``ships`` is the load that
+    was chosen of those of the configuration that ships; None of others."""
 
     name: str
     precision: str
@@ -59,24 +65,32 @@ class Trial:
     memory_bytes: int = 0
     smoke_tokens: int = 0
     checkpoint: str = ""
+    ships: Point | None = None
 
     @property
     def best(self) -> Point:
         """Raises ``ValueError`` where it was not put under load."""
-        return best(self.points)
+        return self.ships or best(self.points)
+
+    @property
+    def candidate(self) -> Candidate:
+        """What it was a trial of."""
+        return Candidate(name=self.name, precision=self.precision, arguments=self.arguments, checkpoint=self.checkpoint)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """Of the reference: what it chose, how far it differs from itself, its server's version, and what a trial takes
-    by it. ``again`` are the seconds that its second load takes, for which trials leave time. ``words`` are how it reads
-    ``asked`` and writes its answers, where checkpoints are to be held against that."""
+    by it. Trials leave time for its second load, which takes ``again`` seconds, and for what is chosen, of which one
+    load more takes ``confirm``: 0 without an objective. ``words`` are how it reads ``asked`` and writes its answers,
+    where checkpoints are to be held against that."""
 
     records: tuple[Record, ...]
     floor: tuple[Scored, ...]
     version: str
     seconds: float
     again: float = 0.0
+    confirm: float = 0.0
     asked: tuple[Prompt, ...] = ()
     words: Words | None = None
 
@@ -97,6 +111,7 @@ class Bench:
     checkpoints: Mapping[str, Path] = field(default_factory=dict)
     drafts: Mapping[str, Path] = field(default_factory=dict)
     stop_when: StopWhen = "budgetSpent"
+    last: LastServer = field(default_factory=LastServer)
 
     @property
     def left(self) -> float:
@@ -115,7 +130,7 @@ class Bench:
                 remedy="write twice as many seconds, or give fewer prompts") from error
 
     async def _reference(self, candidate: Candidate) -> tuple[Trial, Known]:
-        async with self._server(candidate) as server, Client(server.http_url) as client:
+        async with self._served(candidate) as (server, client):
             begin = time.monotonic()
             prompts: list[Prompt] = [_prompt(ask) for ask in self.asks]
             records = await record(client, prompts, [min(GATE_TOKENS, ask.max_tokens) for ask in self.asks],
@@ -134,17 +149,19 @@ class Bench:
             return trial, Known(records=tuple(records), floor=tuple(floor), version=server.version,
                                 seconds=server.start_seconds + gate + self.load_seconds,
                                 again=server.start_seconds + self.load_seconds,
+                                confirm=self._confirm_seconds(trial),
                                 asked=tuple(asked), words=read)
 
     async def trial(self, candidate: Candidate, known: Known, rival: Point | None = None) -> Trial:
         """With a ``rival`` it is put under load first, and held against the reference only where it serves better."""
         if candidate.unavailable:
             return ended(candidate, "Skipped", candidate.unavailable)
-        left = self.left - known.again
+        left = self.left - known.again - known.confirm
         if left < known.seconds:
             return ended(candidate, "Skipped", f"the time budget of {self.budget.seconds:.0f} s leaves "
                           f"{max(0.0, self.budget.left):.0f} s, it takes about {known.seconds:.0f}, and "
-                          f"{known.again:.0f} are for vLLM's own settings, which are measured again")
+                          f"{known.again:.0f} are for vLLM's own settings, which are measured again" +
+                          (f", and {known.confirm:.0f} for what is chosen, which is, too" if known.confirm else ""))
         try:
             async with asyncio.timeout(left):
                 return await self._trial(candidate, known, rival)
@@ -154,7 +171,7 @@ class Bench:
             return ended(candidate, "Failed", cause(error))
 
     async def _trial(self, candidate: Candidate, known: Known, rival: Point | None) -> Trial:
-        async with self._server(candidate) as server, Client(server.http_url) as client:
+        async with self._served(candidate) as (server, client):
             if candidate.checkpoint and known.words and (reason := await _otherwise(client, known, known.words)):
                 return dataclasses.replace(ended(candidate, "AccuracyRefused", reason),
                                            start_seconds=server.start_seconds)
@@ -176,11 +193,46 @@ class Bench:
     async def loads(self, candidate: Candidate) -> tuple[Point, ...]:
         """Of a configuration that was held against the reference before; none where the time is over or it fails."""
         try:
-            async with (asyncio.timeout(self.left), self._server(candidate) as server,
-                        Client(server.http_url) as client):
+            async with asyncio.timeout(self.left), self._served(candidate) as (server, client):
                 return tuple(await self._load(client, server))
         except (TimeoutError, BuilderError):
             return ()
+
+    async def again(self, candidate: Candidate, chosen: Point, seconds: float) -> Point:
+        """The load ``chosen`` once more, by new requests alone, for about ``seconds`` at most, which a start is part
+        of. ``chosen`` itself where no time is left for it: then it has no requests that count. A server that fails now
+        keeps no objective."""
+        end = time.monotonic() + seconds
+        rate = chosen.figures.request_rate
+        ends = 2 * chosen.concurrency / rate if rate else 0.0  # those in flight, which take so long on average, or less
+        try:
+            async with asyncio.timeout(self.left), self._served(candidate) as (server, client):
+                left = min(end - time.monotonic(), self.left - ends)
+                return await measure_again(client, self.asks, self.aim, chosen.concurrency, seconds=left,
+                                           metrics=server.metrics)
+        except TimeoutError:
+            return chosen
+        except BuilderError:
+            return chosen if self.left <= 0 else dataclasses.replace(chosen, meets=False)
+
+    @property
+    def confirm_seconds(self) -> float:
+        """That all loads which are put on once more may take together."""
+        return min(CONFIRM_SHARE * self.budget.seconds, self.left)
+
+    def _confirm_seconds(self, reference: Trial) -> float:
+        """What one takes, as far as the reference's best load tells."""
+        rate = reference.best.figures.request_rate
+        if not self.aim.asked or not rate:
+            return 0.0
+        return min(self.confirm_seconds, reference.start_seconds + requests_to_decide(self.aim.percentile) / rate)
+
+    @asynccontextmanager
+    async def _served(self, candidate: Candidate) -> AsyncIterator[tuple[Running, Client]]:
+        configuration = (candidate.checkpoint, candidate.arguments)
+        async with (self.last.of(configuration, lambda: self._server(candidate)) as server,
+                    Client(server.http_url) as client):
+            yield server, client
 
     def _server(self, candidate: Candidate) -> Running:
         folder = self.checkpoints[candidate.checkpoint] if candidate.checkpoint else self.folder

@@ -9,8 +9,8 @@ from typing import Any
 
 from enginewright_builder import contract
 from enginewright_builder.contract import DRAFT_FOLDER, REPORT_FILE, REPORT_PAGE, with_draft
-from enginewright_builder.generate.competition import described
-from enginewright_builder.generate.sweep import Aim, Point
+from enginewright_builder.generate.shipping import described
+from enginewright_builder.generate.sweep import Aim, Point, shown, to_show
 from enginewright_builder.generate.trial import Trial
 from enginewright_builder.report import charts, vega, words
 from enginewright_builder.report.generation import GenerateReport
@@ -28,7 +28,8 @@ def write_generate_report(report: GenerateReport, directory: Path) -> None:
 def render(report: GenerateReport) -> str:
     """The whole page, every value escaped."""
     return template("generation.html.jinja").render(
-        report=report, serving=report.serving, headline=headline(report), objective=objective(report.serving.aim),
+        report=report, serving=report.serving, headline=headline(report),
+        objective=objective(report.serving.aim, report.serving.load),
         verdict=words.VERDICTS, charts={"pareto": pareto(report)}, vega=vega.script(), drawing=drawing(),
         cost=cost(report.serving.load), words=with_draft(report.serving.words, DRAFT_FOLDER),
         guessed=any(one.speculated for trial in report.trials for one in trial.points))
@@ -48,12 +49,24 @@ def measure(aim: Aim) -> str:
     return "requests within the objective" if aim.asked else "tokens a second"
 
 
-def objective(aim: Aim) -> str:
+def objective(aim: Aim, load: Point) -> str:
+    """What was asked for, and whether the load that ships kept it when it was put on once more."""
     asked = [f"the first token within {aim.objective.ttft_ms:g} ms" if aim.objective.ttft_ms else "",
              f"each further one within {aim.objective.tpot_ms:g} ms" if aim.objective.tpot_ms else ""]
     if not aim.asked:
         return "No objective was given: what is compared is tokens a second."
-    return f"Objective, for {aim.percentile:g} % of the requests: {' and '.join(filter(None, asked))}."
+    return (f"Objective, for {aim.percentile:g} % of the requests: {' and '.join(filter(None, asked))}. "
+            f"{_kept(aim, load)}")
+
+
+def _kept(aim: Aim, load: Point) -> str:
+    once_more = f"when the load was put on once more, {load.figures.late:,} of {load.again:,} requests missed it"
+    if shown(load, aim):
+        return f"It is met: {once_more}."
+    if needed := to_show(load, aim):
+        return (f"Whether it is met is not known: {once_more if load.again else 'no time was left for new requests'}, "
+                f"and it takes {needed:,} to say so.")
+    return f"It is missed: {once_more if load.again else 'no load kept it'}."
 
 
 def cost(load: Point) -> str:

@@ -114,10 +114,20 @@ class Search:
         self._found[trial] = point
         self.again.append(trial)
 
+    @property
+    def limited(self) -> bool:
+        return self.objective.latency_ms > 0
+
+    def met(self, point: Point) -> bool:
+        return met(point, self.objective)
+
+    def score(self, point: Point) -> tuple[int, float]:
+        return score(point, self.objective)
+
     def best(self) -> Point:
         """The simplest of the points that nothing measured beats by more than ``EQUAL``. At least one has a result."""
         points = self.points
-        top = max(points, key=lambda point: score(point, self.objective))
+        top = max(points, key=self.score)
         close = [point for point in points if _equal(point, top, self.objective)]
         return min(close, key=_complexity)
 
@@ -149,7 +159,7 @@ class Search:
 
     def _gains(self, prediction: Prediction) -> Vector:
         """Expected share by which each trial beats the best so far, times the chance that it may be chosen at all."""
-        best = max(self.points, key=lambda point: score(point, self.objective))
+        best = max(self.points, key=self.score)
         limit, saves = self.objective.latency_ms, self.objective.minimise == ENERGY
         if limit <= 0 and saves:
             return self._savings(prediction, best)

@@ -20,7 +20,7 @@ def replica_cost(summary: Published, prices: Prices) -> CostStatus | None:
     hourly = replica_price(summary, prices)
     if isinstance(summary, GenerateSummary):
         rate = summary.tokens.output_rate
-        if hourly is None or not (summary.objective_met and rate):
+        if hourly is None or not rate or not (summary.objective_met or summary.too_few_requests):
             return None
         return CostStatus(per_million_tokens=rounded(per_million(hourly, rate)), currency=prices.currency,
                           price_per_hour=rounded(hourly))

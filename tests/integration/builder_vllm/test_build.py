@@ -23,6 +23,7 @@ from enginewright_builder.contract import (
     DataRequest,
     EngineRequest,
     GenerateRequest,
+    ObjectiveRequest,
     Outcome,
     SourceRequest,
     load,
@@ -105,6 +106,7 @@ def request_(tmp_path_factory: pytest.TempPathFactory) -> BuildRequest:
     (place / "prompts.jsonl").write_text("\n".join(map(json.dumps, rows)))
     return BuildRequest(model_name="tiny", source=SourceRequest(uri=str(source)), store_path=str(place / "store"),
                         engine=EngineRequest(build_budget_seconds=3000),
+                        objective=ObjectiveRequest(latency_percentile=50),  # which takes the fewest requests to say
                         accuracy=AccuracyRequest(metric="agreement", tolerance=TOLERANCE,
                                                  evaluation=DataRequest(uri=str(place / "prompts.jsonl"))),
                         generate=GenerateRequest(ttft_ms=60_000, tpot_ms=60_000, checkpoints=checkpoints, drafts=(
@@ -140,6 +142,9 @@ def test_it_is_proven_and_published(outcome: Outcome, request_: BuildRequest) ->
     assert trials["int8"].verdict == "Skipped"
     assert [one.verdict for one in report.trials].count("Shipped") == 1
     assert report.gain >= 1
+    assert outcome.generate is not None
+    assert outcome.generate.objective_met
+    assert outcome.generate.requests == report.serving.load.again > 0
 
 
 def test_a_checkpoint_that_is_sound_passes_and_a_broken_one_is_refused(outcome: Outcome) -> None:

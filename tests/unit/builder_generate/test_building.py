@@ -29,12 +29,14 @@ from enginewright_builder.contract import (
     EngineRequest,
     GenerateRequest,
     Manifest,
+    ObjectiveRequest,
     Outcome,
     SourceRequest,
     load,
 )
 from enginewright_builder.engine_store.manifest import verify
 from enginewright_builder.errors import UserError
+from enginewright_builder.generate import trial
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.kept_prompts import read_prompts
 from enginewright_builder.generate.packages import PACKAGES_VARIABLE
@@ -45,6 +47,7 @@ from enginewright_builder.pipeline import OUTCOME_FILE, run_build, run_finalists
 from enginewright_builder.progress import Tracker
 from enginewright_builder.report.generation import GenerateReport
 from enginewright_builder.steps import Budget, Steps
+from enginewright_builder.sweep.objective import requests_to_decide, requests_to_show
 from enginewright_builder.terminal import Terminal
 from support.fake_openai import Model, fake_openai
 from support.language_model import tokenizer
@@ -220,6 +223,46 @@ def test_the_outcome_says_in_tokens_what_was_published(ask: Callable[..., BuildR
     text = " ".join(shown.getvalue().split())
     assert "fp32, n-grams on vllm 0.0.1, built in" in text
     assert f"agreement ≥ {published.accuracy_low:.4f} on {PROMPTS} prompts" in text
+
+
+def objective(percentile: float) -> dict[str, Any]:
+    return {"generate": GenerateRequest(ttft_ms=60_000), "objective": ObjectiveRequest(latency_percentile=percentile)}
+
+
+def test_an_objective_is_met_by_requests_that_came_after_the_choice(ask: Callable[..., BuildRequest],
+                                                                    tmp_path: Path) -> None:
+    outcome = built(ask(**objective(50)), tmp_path / "scratch", Servers(only_ngrams_answer))
+    found = outcome.generate
+    assert found is not None
+    assert (found.objective_met, found.requests_to_show, found.too_few_requests) == (True, 0, False)
+    assert found.requests >= requests_to_decide(50)
+    page = (tmp_path / "store" / outcome.fingerprint / "report.html").read_text()
+    assert f"It is met: when the load was put on once more, 0 of {found.requests} requests missed it." in page
+    shipped = next(one for one in outcome.candidates if one.verdict == "Shipped")
+    assert f"0 of {found.requests} requests missed the objective when the load was put on once more" in shipped.reason
+
+
+def test_too_few_requests_leave_open_whether_an_objective_is_met(
+        ask: Callable[..., BuildRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In no time as many are sent as were in flight: no level has as many as p99.9 takes."""
+    monkeypatch.setattr(trial, "CONFIRM_SHARE", 0.0)
+    outcome = built(ask(**objective(99.9)), tmp_path / "scratch", Servers(only_ngrams_answer))
+    found, needed = outcome.generate, requests_to_show(99.9, 0)
+    assert found is not None
+    assert (found.objective_met, found.requests_to_show, found.too_few_requests) == (False, needed, True)
+    assert 0 < found.requests <= 256
+    report = (tmp_path / "store" / outcome.fingerprint / "build-report.json").read_text()
+    assert f"it takes {needed:,} to say so. Write a larger buildBudgetSeconds" in report
+
+
+def test_the_last_server_serves_what_is_measured_of_it_next(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
+    """Nothing but the unquantised model is tried: its objective is kept at once."""
+    servers = Servers(lambda arguments: {})
+    request = ask(engine=EngineRequest(stop_when="objectiveMet"), **objective(50))
+    outcome = built(request, tmp_path / "scratch", servers)
+    assert outcome.generate is not None
+    assert outcome.generate.requests >= requests_to_decide(50)
+    assert len(servers.started) == 1
 
 
 def test_the_default_ships_where_nothing_is_better(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:

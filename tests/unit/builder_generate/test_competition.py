@@ -11,9 +11,10 @@ import pytest
 
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
-from enginewright_builder.generate.competition import Result, candidates_of, chosen, judged, settings_of
+from enginewright_builder.generate.competition import candidates_of, settings_of
 from enginewright_builder.generate.figures import Objective, Spread, figures
 from enginewright_builder.generate.gate import Judgement, Loss
+from enginewright_builder.generate.shipping import Result, chosen, judged
 from enginewright_builder.generate.speculation import Speculated
 from enginewright_builder.generate.sweep import Aim, Point, gains, point
 from enginewright_builder.generate.trial import Known, Trial
@@ -47,10 +48,11 @@ class Bench:
     load_seconds = 1.0
 
     def __init__(self, values: Mapping[str, float], again: float = 10.0, left: float = 100.0,
-                 stop_when: str = "budgetSpent", ttft_ms: float = 0.0, late: Collection[str] = ()) -> None:
-        self.values, self.again, self.left, self.tried = values, again, left, list[str]()
+                 stop_when: str = "budgetSpent", ttft_ms: float = 0.0, late: Collection[str] = (),
+                 lucky: Collection[str] = (), confirm_seconds: float = 100.0) -> None:
+        self.values, self.at_end, self.left, self.tried = values, again, left, list[str]()
         self.stop_when, self.aim = stop_when, Aim(objective=Objective(ttft_ms=ttft_ms))
-        self.late = late
+        self.late, self.lucky, self.confirm_seconds = late, lucky, confirm_seconds
 
     async def reference(self, one: Candidate) -> tuple[Trial, Known]:
         return self._trial(one), Known(records=(), floor=(), version="1", seconds=1.0, again=2.0)
@@ -64,7 +66,13 @@ class Bench:
 
     async def loads(self, one: Candidate) -> tuple[Point, ...]:
         self.tried.append(f"{one.name} again")
-        return (at(self.again),)
+        return (at(self.at_end),)
+
+    async def again(self, one: Candidate, load: Point, seconds: float) -> Point:
+        """Of 400 requests; ``lucky`` ones seemed to keep the objective, and each keeps it with one in flight."""
+        self.tried.append(f"{one.name} once more, {load.concurrency} in flight")
+        return dataclasses.replace(load, again=400, value=load.value - 1,
+                                   meets=one.name not in self.lucky or load.concurrency == 1)
 
     def _trial(self, one: Candidate) -> Trial:
         value = self.values.get(one.name, 10.0)
@@ -72,8 +80,8 @@ class Bench:
         if one.arguments.draft:
             load = at(value, tpot_ms=8.0, guessed=WASTED)
         return Trial(name=one.name, precision=one.precision, arguments=one.arguments, verdict="Passed",
-                     points=(load,), judgement=PASSED, start_seconds=1.0,
-                     checkpoint=one.checkpoint)
+                     points=(dataclasses.replace(load, concurrency=1, value=0.1), load), judgement=PASSED,
+                     start_seconds=1.0, checkpoint=one.checkpoint)
 
 
 async def competed(bench: Any, *listed: str) -> Result:
@@ -163,7 +171,7 @@ async def test_with_the_objective_kept_no_more_than_the_users_own_are_tried_wher
     draft = "draft small, 4 tokens"
     bench = Bench({"grams": 20, "awq": 12}, **content)
     result = await competed(bench, "awq", draft, "grams", "cache")
-    assert bench.tried == ["awq", draft, "fp32 again"]
+    assert bench.tried == ["awq", draft, "fp32 again", "awq once more, 64 in flight"]
     assert result.shipped.name == "awq"
     skipped = {one.name: one.reason for one in result.trials if one.verdict == "Skipped"}
     assert set(skipped) == {"grams", "cache"}
@@ -177,4 +185,52 @@ async def test_with_the_objective_kept_no_more_than_the_users_own_are_tried_wher
 async def test_it_goes_on_until_one_keeps_the_objective() -> None:
     bench = Bench({}, stop_when="objectiveMet", ttft_ms=500.0, late=("fp32",))
     await competed(bench, "grams", "cache")
-    assert bench.tried == ["grams", "fp32 again"]
+    assert bench.tried == ["grams", "fp32 again", "fp32 once more, 64 in flight"], "at the end it kept it, too"
+
+
+OBJECTIVE: dict[str, Any] = {"ttft_ms": 500.0}
+
+
+async def test_what_was_chosen_is_measured_once_more_under_an_objective_alone() -> None:
+    bench = Bench({"grams": 12}, **OBJECTIVE)
+    result = await competed(bench, "grams")
+    assert bench.tried[-1] == "grams once more, 64 in flight"
+    assert (result.shipped.best.again, result.shipped.best.value, result.gain) == (400, 11, 1.2)
+    assert result.shipped.best in result.shipped.points
+    assert "0 of 400 requests" not in result.trials[0].reason
+    bench = Bench({"grams": 12})
+    await competed(bench, "grams")
+    assert not any("once more" in one for one in bench.tried)
+
+
+async def test_the_next_best_is_tried_where_the_chosen_one_was_lucky() -> None:
+    """Its other loads are none of those that serve better than the default."""
+    bench = Bench({"grams": 12, "cache": 11}, **OBJECTIVE, lucky=("grams",))
+    result = await competed(bench, "grams", "cache")
+    assert bench.tried[-2:] == ["grams once more, 64 in flight", "cache once more, 64 in flight"]
+    assert (result.shipped.name, result.shipped.best.again) == ("cache", 400)
+    missed = next(one for one in result.trials if one.name == "grams")
+    assert [one.meets for one in missed.points if one.concurrency == 64] == [False]
+
+
+async def test_after_three_that_were_lucky_the_best_of_them_ships_and_misses_the_objective() -> None:
+    bench = Bench({"grams": 14, "cache": 12, "more": 11}, **OBJECTIVE, lucky=("grams", "cache", "fp32"))
+    result = await competed(bench, "grams", "cache")
+    assert [one for one in bench.tried if "once more" in one] == [
+        f"{name} once more, 64 in flight" for name in ("grams", "cache", "fp32")]
+    assert (result.shipped.name, result.shipped.best.meets, result.shipped.best.again) == ("grams", False, 400)
+
+
+async def test_a_default_that_leads_is_measured_once_more_itself() -> None:
+    bench = Bench({}, **OBJECTIVE)
+    result = await competed(bench, "grams")
+    assert bench.tried[-1] == "fp32 once more, 64 in flight"
+    assert "fp32 again" not in bench.tried
+    assert result.default is result.shipped.best
+
+
+async def test_without_time_one_is_measured_once_more() -> None:
+    bench = Bench({"grams": 12}, **OBJECTIVE, lucky=("grams",), confirm_seconds=0.0)
+    result = await competed(bench, "grams")
+    assert [one for one in bench.tried if "once more" in one] == ["grams once more, 64 in flight"]
+    assert (result.shipped.name, result.shipped.best.meets) == ("grams", False)

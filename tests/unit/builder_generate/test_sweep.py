@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import pytest
@@ -11,7 +12,20 @@ from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Ask, Client
 from enginewright_builder.generate.figures import Objective, figures
 from enginewright_builder.generate.layers import layers
-from enginewright_builder.generate.sweep import Aim, Point, best, gains, is_full, measure, moves, point
+from enginewright_builder.generate.sweep import (
+    Aim,
+    Point,
+    best,
+    gains,
+    is_full,
+    measure,
+    measure_again,
+    moves,
+    point,
+    shown,
+    to_show,
+)
+from enginewright_builder.sweep.objective import requests_to_decide, requests_to_show
 from support.fake_openai import fake_openai
 
 FREE = Aim(objective=Objective())
@@ -91,6 +105,37 @@ async def test_tokens_that_come_together_all_count(chat: bool) -> None:
                               metrics=metrics)
     assert found[0].figures.output_tokens == 8
     assert found[0].value * found[0].figures.seconds == pytest.approx(8)
+
+
+async def test_a_load_that_is_put_on_once_more_has_as_many_requests_as_decide() -> None:
+    async def metrics() -> str:
+        return ""
+
+    aim = Aim(objective=Objective(ttft_ms=60_000.0), percentile=50)
+    async with fake_openai(lambda tokens: {len(tokens): -0.1}) as fake, Client(fake.url) as client:
+        found = await measure_again(client, [Ask(prompt="a", max_tokens=1)], aim, 4, seconds=60.0, metrics=metrics)
+        few = await measure_again(client, [Ask(prompt="a", max_tokens=1)], aim, 4, seconds=0.0, metrics=metrics)
+    needed = requests_to_decide(50)
+    assert (found.again, found.figures.requests, found.concurrency) == (needed, needed, 4)
+    assert len({one["cache_salt"] for one in fake.seen}) > needed, "no answer is another's"
+    assert shown(found, aim)
+    assert few.again == 4, "as many as are in flight, in whatever time"
+
+
+def test_the_objective_is_met_by_enough_requests_of_a_new_load_alone() -> None:
+    aim = Aim(objective=STRICT.objective, percentile=99)
+    few, many = loaded(aim, requests=100), loaded(aim, requests=10_000)
+    assert (few.meets, shown(few, aim)) == (True, False)
+    assert not shown(many, aim), "it was chosen by these"
+    assert to_show(many, aim) == requests_to_show(99, 0)
+    again = dataclasses.replace(many, again=10_000)
+    assert (shown(again, aim), to_show(again, aim)) == (True, 0)
+    some = dataclasses.replace(loaded(aim, requests=200, late=2), again=200)
+    assert (some.meets, shown(some, aim)) == (True, False)
+    assert to_show(some, aim) == requests_to_show(99, 2) > 200
+    late = dataclasses.replace(loaded(aim, requests=200, late=3), again=200)
+    assert (late.meets, shown(late, aim), to_show(late, aim)) == (False, False, 0)
+    assert shown(loaded(FREE), FREE), "nothing is asked for"
 
 
 def test_settings_that_could_change_nothing_are_not_tried() -> None:

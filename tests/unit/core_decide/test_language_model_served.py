@@ -58,6 +58,20 @@ def test_without_an_objective_it_says_what_could_be_asked_for() -> None:
     assert objective(spec, engine).message == "spec.objective asks for no times of tokens."
 
 
+@pytest.mark.parametrize(("changes", "told", "said"), [
+    ({"requests": 640}, "True/Met", "640 tokens a second, by 640 requests after it was chosen."),
+    ({}, "True/Met", "640 tokens a second."),
+    ({"objective_met": False, "requests": 40, "requests_to_show": 150}, "Unknown/ObjectiveUnknown",
+     "met takes 150 requests, and the build measured 40); give engine.buildBudgetSeconds more and rebuild, or"),
+    ({"objective_met": False, "requests": 640}, "False/NotMet", "the best configuration that was found misses it"),
+], ids=["enough requests", "an older builder's record", "too few requests", "missed"])
+def test_its_objective_is_met_by_requests_that_did_not_choose_it(changes: dict[str, Any], told: str,
+                                                                 said: str) -> None:
+    cluster = served(spec={"objective": {"latency": {"milliseconds": 100}}}, **changes)
+    assert cluster.says("ObjectiveMet") == told
+    assert said in cluster.condition("ObjectiveMet")["message"]
+
+
 def test_its_accuracy_is_told_in_next_tokens() -> None:
     told = served().condition("AccuracyVerified")
     assert (told["status"], told["reason"]) == ("True", "Verified")
@@ -138,6 +152,7 @@ def test_history_keeps_it_and_going_back_needs_no_build() -> None:
 @pytest.mark.parametrize(("changes", "price"), [
     ({}, 0.15625),  # 0.36 an hour, 640 tokens a second
     ({"objective_met": False}, None),
+    ({"objective_met": False, "requests": 40, "requests_to_show": 150}, 0.15625),
     ({"device_class": "NVIDIA-L4"}, None),
 ])
 def test_a_million_tokens_cost_what_their_hours_cost(changes: dict[str, Any], price: float | None) -> None:
@@ -244,6 +259,15 @@ def test_a_slice_that_misses_the_objective_is_followed_by_a_larger_one() -> None
     (tried,) = cluster.status["placement"]["tried"]
     assert tried["reason"] == "NotMet"
     assert "640 tokens a second" in tried["message"]
+
+
+def test_a_slice_on_which_too_few_requests_kept_the_objective_will_do() -> None:
+    cluster = Cluster(spec={**SPEC, "placement": {"gpu": {"product": H100}, "mig": {"profile": "auto"}}})
+    finish(cluster, built_language_model(built_at=cluster.now, objective_met=False, requests=40, requests_to_show=150,
+                                         device_class=f"{H100}/1g.10gb"))
+    for _ in range(6):
+        cluster.step()
+    assert not cluster.status["placement"].get("tried")
 
 
 def test_what_the_server_takes_of_the_hosts_memory_makes_no_slice_too_small() -> None:

@@ -134,7 +134,7 @@ def test_too_few_requests_that_kept_the_objective_are_no_miss() -> None:
     assert cluster.says("ObjectiveMet") == "Unknown/ObjectiveUnknown"
     assert cluster.condition("ObjectiveMet")["message"] == (
         "p99 9.0 ms of p99 20 ms allowed (to say that it is met takes 150 requests, and the build measured 120); give "
-        "engine.buildBudgetSeconds more, or use a faster device.")
+        "engine.buildBudgetSeconds more and rebuild, or use a faster device.")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ class Shown(Enum):
 def shown(spec: Spec, summary: Published) -> Shown:
     """Too few requests show a miss only where half of them take too long: of these, the percentile is the slowest."""
     if isinstance(summary, GenerateSummary):
+        if summary.too_few_requests:
+            return Shown.UNKNOWN
         return Shown.KEPT if summary.objective_met else Shown.MISSED
     latency = spec.objective.latency
     if latency is None:
@@ -34,7 +36,7 @@ def shown(spec: Spec, summary: Published) -> Shown:
 def measured(spec: Spec, summary: Published) -> str:
     """The figures beside what is asked for."""
     if isinstance(summary, GenerateSummary):
-        return in_tokens(summary)
+        return f"{in_tokens(summary)}{_once_more(summary)}"
     figures = []
     if latency := spec.objective.latency:
         percentile, milliseconds = measured_latency(summary, latency.percentile)
@@ -43,6 +45,14 @@ def measured(spec: Spec, summary: Published) -> str:
     if spec.objective.throughput:
         figures.append(f"{summary.throughput:.0f} of {spec.objective.throughput:g} inferences a second")
     return ", ".join(figures)
+
+
+def _once_more(summary: GenerateSummary) -> str:
+    """Of records of older builders, and of what was not measured once more, nothing."""
+    if summary.too_few_requests:
+        return (f" (to say that it is met takes {summary.requests_to_show} requests, and the build measured "
+                f"{summary.requests})")
+    return f", by {summary.requests} requests after it was chosen" if summary.requests else ""
 
 
 def _few_requests(percentile: float, summary: EngineSummary) -> str:

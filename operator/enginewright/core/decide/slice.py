@@ -157,7 +157,7 @@ def _missed(ctx: PassContext, option: _Option) -> TriedProfileStatus | None:
         if isinstance(engine, EngineSummary) and engine.memory_bytes > option.profile.bytes:
             taken = f"the served engine takes {engine.memory_bytes / mig.GIB:.1f} GiB of {option.profile.gib:g} GiB"
             return _tried(option, Reason.OUT_OF_MEMORY, taken)
-        kept = engine.objective_met or (isinstance(engine, EngineSummary) and engine.too_few_requests)
+        kept = engine.objective_met or engine.too_few_requests
         return None if kept else _tried(option, Reason.NOT_MET, _figures(ctx, engine))
     for known in _remembered(ctx):
         if known.fingerprint == option.fingerprint and not forgiven(ctx, known):

@@ -67,9 +67,9 @@ def objective(spec: Spec, engine: EngineResult) -> Verdict:
     figures = measured(spec, summary)
     if summary.objective_met:
         return good(Condition.OBJECTIVE_MET, Reason.MET, f"{figures}.")
-    if isinstance(summary, EngineSummary) and summary.too_few_requests:
+    if summary.too_few_requests:
         return unknown(Condition.OBJECTIVE_MET, Reason.OBJECTIVE_UNKNOWN,
-                       f"{figures}; give engine.buildBudgetSeconds more, or use a faster device.")
+                       f"{figures}; give engine.buildBudgetSeconds more and rebuild, or use a faster device.")
     return bad(
         Condition.OBJECTIVE_MET,
         Reason.NOT_MET,
