@@ -13,6 +13,8 @@ from cluster.settings import API_PORT, API_SERVICE_ADDRESS, NODE_ADDRESS, SERVIC
 ENDPOINT = ApiEndpoint(NODE_ADDRESS, API_PORT, 23790, SERVICE_CIDR)
 CONTROLLER_MANAGER_PORT = 10257
 SCHEDULER_PORT = 10259
+# A claim whose volume was written to at the same moment is looked at again so soon, and not after 15 seconds.
+BINDS_SOON = "--pvclaimbinder-sync-period=1s"
 # Checked before anything is built or started, so that a missing one is not found minutes later.
 PACKAGED_PROGRAMS = ("etcd", "containerd", "ctr", "runc", "ip", "nft", "conntrack", "openssl", "mount", "umount")
 
@@ -51,7 +53,7 @@ def components(paths: ClusterPaths) -> dict[str, Component]:
         container_runtime(paths),
         controlplane.apiserver(paths, built.with_name("kube-apiserver"), ENDPOINT, with_node=True),
         controlplane.controller_manager(
-            paths, built.with_name("kube-controller-manager"), port=CONTROLLER_MANAGER_PORT
+            paths, built.with_name("kube-controller-manager"), port=CONTROLLER_MANAGER_PORT, more=(BINDS_SOON,)
         ),
         controlplane.scheduler(paths, built.with_name("kube-scheduler"), port=SCHEDULER_PORT),
         node.kubelet(paths, built.with_name("kubelet")),

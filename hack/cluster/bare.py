@@ -23,6 +23,9 @@ ATTEMPTS = 3
 # Of the HorizontalPodAutoscaler, which looks every 15 s otherwise. No few looks make a whole number of seconds, as its
 # windows are: whether a look lies in one must not hang on milliseconds.
 IMPATIENT = ("--horizontal-pod-autoscaler-sync-period=1300ms",)
+# Without a node there are no volumes. The first would write an event to each claim at each look, the second looks ten
+# times a second.
+WITHOUT_VOLUMES = ("--controllers=*,-persistentvolume-binder-controller,-persistentvolume-attach-detach-controller",)
 # Of etcd: to wait for the disk at each write takes a third of its processor time, and a third of a write's time. What
 # was written without that outlives its process, though not the machine.
 PASSING = ("--unsafe-no-fsync",)
@@ -95,7 +98,8 @@ def _start(paths: ClusterPaths, controllers: bool, flags: Sequence[str], of_etcd
     if controllers:
         name = controlplane.CONTROLLER_MANAGER.name
         pki.write_kubeconfig(paths.config / f"{name}.kubeconfig", paths.pki, name, endpoint.url)
-        manager = controlplane.controller_manager(paths, binaries.node_program(name), port=0, more=(*IMPATIENT, *flags))
+        manager = controlplane.controller_manager(paths, binaries.node_program(name), port=0,
+                                                  more=(*IMPATIENT, *WITHOUT_VOLUMES, *flags))
         launch(paths, manager)
         await_ready(paths, manager)
     return pki.write_kubeconfig(paths.kubeconfig, paths.pki, controlplane.ADMIN.name, endpoint.url)

@@ -99,8 +99,6 @@ def controller_manager(paths: ClusterPaths, program: Path, *, port: int, more: t
         "--use-service-account-credentials=true",
         f"--service-account-private-key-file={pki}/service-accounts.key", f"--root-ca-file={pki}/ca.crt",
         f"--cluster-signing-cert-file={pki}/ca.crt", f"--cluster-signing-key-file={pki}/ca.key",
-        # A claim whose volume was written to at the same moment is looked at again so soon, and not after 15 seconds.
-        "--pvclaimbinder-sync-period=1s",
         # Each controller asks for a token of its own as it starts; at the usual 20 requests a second that takes four.
         "--kube-api-qps=200", "--kube-api-burst=400", "--profiling=false", *more,
     )
