@@ -74,62 +74,61 @@ async def test_11_the_operator_is_killed_after_each_write_of_a_rollback(
     limit = Limit()
     async with FaultyProxy(choose=limit).running(operator_kubeconfig, tmp_path) as through:
         killed = 0
-        for number in range(1, MOST_WRITES):
-            if not await one_rollback(through, models, kubelet, limit, f"m{number}", number, strategy, tmp_path):
-                break
-            killed += 1
+        async with OperatorProcess(through, namespace, tmp_path / "operator.log").running() as operator:
+            for number in range(1, MOST_WRITES):
+                if not await one_rollback(operator, models, kubelet, limit, f"m{number}", number, strategy):
+                    break
+                killed += 1
     assert killed, "the refusal is one write, and the way back another"
 
 
 async def one_rollback(
-    through: Path, models: Models, kubelet: FakeKubelet, limit: Limit, name: str, writes: int, strategy: str,
-    folder: Path,
+    operator: OperatorProcess, models: Models, kubelet: FakeKubelet, limit: Limit, name: str, writes: int,
+    strategy: str,
 ) -> bool:
     """Whether the operator was killed in it: after ``writes`` writes, if there were more."""
     kubelet.script.server = "succeed"
-    operator = OperatorProcess(through, models.namespace, folder / f"{name}.log")
-    async with operator.running():
-        await models.create(model(name, rollout={"strategy": strategy, "analysis": {"seconds": 0}},
-                                  engine={"maxBatchSize": 8}))
-        old = await models.served(name)
-        kubelet.script.server = "hold-new"
-        await models.patch({"spec": {"engine": {"maxBatchSize": 16}}}, name)
-        new = await candidate(models, kubelet, name, old)
-        limit.reached.clear()
-        limit.left = writes
+    await models.create(model(name, rollout={"strategy": strategy, "analysis": {"seconds": 0}},
+                              engine={"maxBatchSize": 8}))
+    old = await models.served(name)
+    kubelet.script.server = "hold-new"
+    await models.patch({"spec": {"engine": {"maxBatchSize": 16}}}, name)
+    new = await candidate(models, kubelet, name, old)
+    limit.reached.clear()
+    limit.left = writes
 
-        async def over() -> bool:
-            # Each time: the kubelet may still be about to say that the pod waits. The pod may go meanwhile.
-            with contextlib.suppress(NotFoundError):
-                await kubelet.crash(new)
-            back = await revisions(models, name) == {old} and await given_up(models, name) == new
-            return limit.reached.is_set() or back
-
-        await eventually(over)
-        killed = limit.reached.is_set()
-        await operator.kill()
-        limit.lift()
-        acted_on = await given_up(models, name) == new or new not in await revisions(models, name)
-        if acted_on:
-            # Nothing shows any more why it was refused: a process that did not know would promote it.
-            kubelet.script.server = "succeed"
-        started = {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")}
-        await operator.start()
-        if not acted_on:
+    async def over() -> bool:
+        # Each time: the kubelet may still be about to say that the pod waits. The pod may go meanwhile.
+        with contextlib.suppress(NotFoundError):
             await kubelet.crash(new)
-        await models.wait("RolloutComplete", "False", "RolledBack", name=name)
+        back = await revisions(models, name) == {old} and await given_up(models, name) == new
+        return limit.reached.is_set() or back
+
+    await eventually(over)
+    killed = limit.reached.is_set()
+    await operator.kill()
+    limit.lift()
+    acted_on = await given_up(models, name) == new or new not in await revisions(models, name)
+    if acted_on:
+        # Nothing shows any more why it was refused: a process that did not know would promote it.
         kubelet.script.server = "succeed"
+    started = {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")}
+    await operator.start()
+    if not acted_on:
+        await kubelet.crash(new)
+    await models.wait("RolloutComplete", "False", "RolledBack", name=name)
+    kubelet.script.server = "succeed"
 
-        async def is_back() -> bool:
-            return await revisions(models, name) == {old}
+    async def is_back() -> bool:
+        return await revisions(models, name) == {old}
 
-        await eventually(is_back)
-        await models.wait("Available", "True", "ServingPrevious", name=name)
-        told = (await models.get(name))["status"]
-        assert (told["rollout"]["rolledBack"]["revision"], told["rollout"]["rolledBack"]["reason"]) == (new, "Crashing")
-        assert [(entry["revision"], entry["outcome"]) for entry in told["revisions"]] == [
-            (new, "RolledBack"), (old, "Serving")]
-        if acted_on:
-            assert {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")} == started, "it was tried again"
+    await eventually(is_back)
+    await models.wait("Available", "True", "ServingPrevious", name=name)
+    told = (await models.get(name))["status"]
+    assert (told["rollout"]["rolledBack"]["revision"], told["rollout"]["rolledBack"]["reason"]) == (new, "Crashing")
+    assert [(entry["revision"], entry["outcome"]) for entry in told["revisions"]] == [
+        (new, "RolledBack"), (old, "Serving")]
+    if acted_on:
+        assert {pod for pod in kubelet.started if pod.startswith(f"{name}-{new}-")} == started, "it was tried again"
     await models.delete(name)
     return killed
