@@ -5,6 +5,7 @@ comes from a fake. KEDA's own definition admits the example; its operator runs i
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from enginewright.clients.errors import NotFoundError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import DEPLOYMENT, Resource
 from enginewright.core import labels
@@ -39,6 +41,11 @@ class Autoscaler:
         # It would wait five minutes before it takes a replica away.
         hpa["spec"]["behavior"]["scaleDown"]["stabilizationWindowSeconds"] = 0
         await self.models.kube._json("create", HPA, HPA.path(self.models.namespace), body=hpa)
+
+    async def end(self) -> None:
+        """Else the controller would look at it to the end of the session, again and again."""
+        with contextlib.suppress(NotFoundError):
+            await self.models.kube.delete(HPA, self.models.namespace, "minilm")
 
     async def says(self, kind: str, status: str, reason: str, words: str = "") -> None:
         async def it_does() -> bool:
@@ -68,6 +75,7 @@ async def autoscaler(operator_kubeconfig: Path, kube: KubeClient, namespace: str
         fake_external_metrics.serving(kube, namespace, tmp_path, metric["name"], selector, lambda: made.queued),
     ):
         yield made
+        await made.end()
 
 
 async def runs(models: Models, replicas: int) -> None:

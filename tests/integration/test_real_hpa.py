@@ -85,6 +85,7 @@ async def test_it_decides_as_the_real_one(
     async with pod_metrics.serving(kube, namespace, tmp_path, ask):
         await _start(kube, namespace)
         await done.wait()
+        await kube.delete(HPA, namespace, NAME)  # else the controller would look at it to the end of the session
     controller = Controller(SETTINGS)
     wanted = [controller.settle(pods_metric(look.values, look.replicas - len(look.values), look.replicas,
                                             SETTINGS.target), look.replicas, look.time) for look in looks]
