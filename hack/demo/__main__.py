@@ -180,8 +180,8 @@ def prepare_volumes(kube: Kube, image: Callable[[], str]) -> None:
     say("Model: all-MiniLM-L6-v2 (22 M parameters, real weights) and sentences onto a volume")
     make_claims(kube, NAMESPACE, {"models": "1Gi", "enginewright-store": "4Gi"})
     sentences.write(OUTPUT / "sentences")
-    volumes.fill(kube, NAMESPACE, "models", image(), {"all-minilm-l6-v2": inference.model_directory(),
-                                                      "sentences": OUTPUT / "sentences"})
+    volumes.fill(kube, NAMESPACE, image(), {"models": {"all-minilm-l6-v2": inference.model_directory(),
+                                                       "sentences": OUTPUT / "sentences"}})
 
 
 def make_claims(kube: Kube, namespace: str, sizes: Mapping[str, str]) -> None:

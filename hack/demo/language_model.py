@@ -59,5 +59,5 @@ def asked(kube: Kube, namespace: str, image: str, model: str, question: str) -> 
     """The answer that OpenAI's Python client streams, in a pod: ``image`` is vLLM's, which has that client. Raises
     :class:`StepError`."""
     url = f"http://{model}.{namespace}.svc:8000/v1"
-    with volumes.mounted(kube, namespace, "models", image) as pod:
+    with volumes.mounted(kube, namespace, ("models",), image) as pod:
         return kube("exec", "-n", namespace, pod, "--", "python3", "-c", _ASK, url, model, question, timeout=180)

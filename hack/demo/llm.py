@@ -93,9 +93,9 @@ def prepare(kube: Kube, image: Callable[[], str]) -> None:
     demo.say("Model: SmolLM2-135M-Instruct, a copy that is broken on purpose, and 20 prompts onto a volume")
     demo.make_claims(kube, NAMESPACE, {"models": "2Gi", "enginewright-store": "4Gi"})
     source = language_model.source()
-    volumes.fill(kube, NAMESPACE, "models", image(), {
+    volumes.fill(kube, NAMESPACE, image(), {"models": {
         SOURCE: source, f"{SOURCE}-{BROKEN}": language_model.broken(source, OUTPUT / BROKEN),
-        "prompts": language_model.prompts(OUTPUT / "prompts")})
+        "prompts": language_model.prompts(OUTPUT / "prompts")}})
 
 
 def build_and_wait(kube: Kube, summary: Summary, brief: bool) -> None:

@@ -98,10 +98,11 @@ class Kube:
         """Pods first, and without their drain: a namespace that finds some looks again after half of their grace
         period. Their owners are deleted first and leave them behind: garbage collection would end them with their
         drain, and a kubelet that waits for a drain ignores a shorter one."""
-        if not self("get", "namespace", name, "--ignore-not-found", "-o", "name"):
+        found = self("get", f"namespace/{name}", f"crd/{MODELS}", "--ignore-not-found", "-o", "name").split()
+        if f"namespace/{name}" not in found:
             return
         # First who would make pods again; the CRD may be gone already.
-        models = ("om",) if self("get", "crd", MODELS, "--ignore-not-found", "-o", "name") else ()
+        models = ("om",) if any(one.endswith(f"/{MODELS}") for one in found) else ()
         for kinds in (*models, "deployment,replicaset,job"):
             self("delete", kinds, "--all", "-n", name, "--cascade=orphan", "--timeout=240s")
         self("delete", "pod", "--all", "-n", name, "--grace-period=1", "--timeout=240s")

@@ -7,46 +7,47 @@ import contextlib
 import io
 import json
 import tarfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from demo.shell import Kube
 
-_LOADER = "volume-loader-{}"
+ROOT = "/volumes"
+Trees = Mapping[str, Path]
 
 
-def fill(kube: Kube, namespace: str, claim: str, image: str, trees: dict[str, Path]) -> None:
-    """Copies each local tree to ``/<name>`` on ``claim``."""
-    with mounted(kube, namespace, claim, image) as pod:
-        kube("exec", "-i", "-n", namespace, pod, "--", "tar", "-xf", "-", "-C", "/data", stdin=_tar(trees))
+def fill(kube: Kube, namespace: str, image: str, trees: Mapping[str, Trees]) -> None:
+    """By claim, copies each local tree to ``/<name>`` on it."""
+    with mounted(kube, namespace, tuple(trees), image) as pod:
+        kube("exec", "-i", "-n", namespace, pod, "--", "tar", "-xf", "-", "-C", ROOT, stdin=_tar(trees))
 
 
 def read(kube: Kube, namespace: str, claim: str, image: str, names: tuple[str, ...]) -> dict[str, bytes]:
     """The content of the first file of each name, at most one folder below the root of ``claim``."""
     found = {}
-    with mounted(kube, namespace, claim, image) as pod:
+    with mounted(kube, namespace, (claim,), image) as pod:
         for name in names:
-            command = f"cat $(ls -d /data/*/{name} | head -n 1)"
+            command = f"cat $(ls -d {ROOT}/{claim}/*/{name} | head -n 1)"
             found[name] = kube("exec", "-n", namespace, pod, "--", "sh", "-c", command).encode()
     return found
 
 
 def copy(kube: Kube, namespace: str, claim: str, image: str, target: Path) -> None:
     """Copies all that lies on ``claim`` into the folder ``target``."""
-    with mounted(kube, namespace, claim, image) as pod:
-        packed = kube("exec", "-n", namespace, pod, "--", "sh", "-c", "tar -czf - -C /data . | base64")
+    with mounted(kube, namespace, (claim,), image) as pod:
+        packed = kube("exec", "-n", namespace, pod, "--", "sh", "-c", f"tar -czf - -C {ROOT}/{claim} . | base64")
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
         archive.extractall(target, filter="data")
 
 
 @contextlib.contextmanager
-def mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str]:
-    """Name of a pod that mounts ``claim`` for as long as the block runs; it goes in any case, and nothing waits for
-    that."""
-    pod = _LOADER.format(claim)
-    kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now")
-    kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, pod, claim, image)))
+def mounted(kube: Kube, namespace: str, claims: Sequence[str], image: str) -> Iterator[str]:
+    """Name of a pod that mounts each of ``claims`` at ``/volumes/CLAIM`` for as long as the block runs; it goes in any
+    case, and nothing waits for that."""
+    pod = f"volume-loader-{uuid.uuid4().hex[:8]}"  # one of an interrupted demo may still be there
+    kube("apply", "-f", "-", stdin=json.dumps(pod_of(namespace, pod, claims, image)))
     try:
         kube("wait", "-n", namespace, f"pod/{pod}", "--for=condition=Ready", "--timeout=240s")
         yield pod
@@ -54,11 +55,12 @@ def mounted(kube: Kube, namespace: str, claim: str, image: str) -> Iterator[str]
         kube("delete", "pod", pod, "-n", namespace, "--ignore-not-found", "--now", "--wait=false")
 
 
-def _tar(trees: dict[str, Path]) -> bytes:
+def _tar(trees: Mapping[str, Trees]) -> bytes:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, tree in trees.items():
-            archive.add(tree, arcname=name, filter=_plain)
+        for claim, of in trees.items():
+            for name, tree in of.items():
+                archive.add(tree, arcname=f"{claim}/{name}", filter=_plain)
     return packed.getvalue()
 
 
@@ -69,8 +71,8 @@ def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
     return member
 
 
-def pod_of(namespace: str, name: str, claim: str, image: str) -> dict[str, Any]:
-    """A pod ``name`` that mounts ``claim`` at ``/data`` and waits for commands."""
+def pod_of(namespace: str, name: str, claims: Sequence[str], image: str) -> dict[str, Any]:
+    """A pod ``name`` that mounts each of ``claims`` at ``/volumes/CLAIM`` and waits for commands."""
     return {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
         "spec": {
@@ -82,8 +84,8 @@ def pod_of(namespace: str, name: str, claim: str, image: str) -> dict[str, Any]:
                 "command": ["python3", "-c", "import signal; signal.pause()"],
                 "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                                     "capabilities": {"drop": ["ALL"]}},
-                "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                "volumeMounts": [{"name": claim, "mountPath": f"{ROOT}/{claim}"} for claim in claims],
             }],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+            "volumes": [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims],
         },
     }

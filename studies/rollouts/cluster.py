@@ -39,7 +39,7 @@ class Corner:
         self.kube.make_namespace(self.namespace)
         for claim in CLAIMS:
             run(CLUSTER, "volume", "create", self.namespace, claim, "1Gi")
-        fill(self.kube, self.namespace, "models", self.builder, files)
+        fill(self.kube, self.namespace, self.builder, {"models": files})
 
     def remove(self) -> None:
         self.kube.remove_namespace(self.namespace)
@@ -63,7 +63,7 @@ class Corner:
 
     def open_store(self) -> None:
         """Starts the pod that plants candidates into the store."""
-        self.kube("apply", "-f", "-", stdin=json.dumps(pod_of(self.namespace, PLANTER, STORE, self.builder)))
+        self.kube("apply", "-f", "-", stdin=json.dumps(pod_of(self.namespace, PLANTER, (STORE,), self.builder)))
         self.kube("wait", "-n", self.namespace, f"pod/{PLANTER}", "--for=condition=Ready", "--timeout=240s")
 
     def plant(self, source: str, target: str, fault: str) -> None:

@@ -19,7 +19,7 @@ from enginewright_builder.contract import MANIFEST_FILE, MODEL_REPOSITORY, SMOKE
 from enginewright_builder.engine_store.folder import lookup, publish
 from enginewright_builder.engine_store.manifest import manifest_digest
 
-STORE = Path("/data")
+STORE = Path("/volumes/enginewright-store")
 
 # Spins for as long as the work took and a millisecond more, for what Triton adds to both: at least twice as slow.
 SLOW = """

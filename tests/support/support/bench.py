@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.provider import choose
 from demo import traffic, volumes
-from demo.shell import CLUSTER, Kube, StepError, run
+from demo.shell import Kube, StepError
 from enginewright_builder.contract import SIGNING_SECRET
 
 MODELS, STORE = CLAIMS = ("models", "enginewright-store")
@@ -43,19 +44,15 @@ class Bench:
     images: dict[str, str]
 
     def furnish(self, models: Path, stock: Stock | None = None) -> None:
-        """Makes a volume with the files of ``models`` and a store with the engines of ``stock``, both at once, after a
-        copy of its Secret."""
+        """Makes a volume with the files of ``models`` and a store with the engines of ``stock``, after a copy of its
+        Secret."""
         if stock:
             self.kube("apply", "-n", self.namespace, "-f", "-", stdin=json.dumps(stock.secret))
-
-        def make(claim: str, folder: Path | None) -> None:
-            run(CLUSTER, "volume", "create", self.namespace, claim, "1Gi")
-            if folder is not None:
-                trees = {path.name: path for path in folder.iterdir()}
-                volumes.fill(self.kube, self.namespace, claim, self.images["operator"], trees)
-
+        provider, folders = choose(), {MODELS: models, **({STORE: stock.engines} if stock else {})}
         with ThreadPoolExecutor() as pool:
-            list(pool.map(make, CLAIMS, (models, stock.engines if stock else None)))
+            list(pool.map(lambda claim: provider.create_volume(self.namespace, claim, "1Gi"), CLAIMS))
+        volumes.fill(self.kube, self.namespace, self.images["operator"],
+                     {claim: {path.name: path for path in folder.iterdir()} for claim, folder in folders.items()})
 
     def stock(self, folder: Path) -> Stock:
         """Copies the store's engines into ``folder``, and the Secret as the user guide says."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 
-from demo.shell import CLUSTER, Kube, run
+from cluster.provider import choose
+from demo.shell import Kube
 
 
 class Janitor:
@@ -22,14 +23,15 @@ class Janitor:
         self._given.append(self._pool.submit(self._remove, namespace, claims))
 
     def finish(self) -> None:
-        """Waits until there is nothing left to remove. Raises :class:`~demo.shell.StepError`."""
+        """Waits until there is nothing left to remove. Raises :class:`~demo.shell.StepError` or
+        :class:`~cluster.steps.ClusterError`."""
         while self._given:
             self._given.pop(0).result()
 
     def _remove(self, namespace: str, claims: Sequence[str]) -> None:
         self._kube.remove_namespace(namespace)  # its pods, too: a volume stays while one mounts it
         for claim in claims:
-            run(CLUSTER, "volume", "delete", namespace, claim)
+            choose().delete_volume(namespace, claim)
 
     def __enter__(self) -> Janitor:
         return self

@@ -12,12 +12,12 @@ from demo.shell import CLUSTER, Kube
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """Fakes for the scripts, kubectl and Helm: note how they are called."""
+    """Fakes for the scripts, kubectl and Helm: note how they are called, and say that all is there that they name."""
     made: list[tuple[Any, ...]] = []
 
     def run(*command: object, **_: object) -> str:
         made.append(command)
-        return "there"
+        return " ".join(map(str, command))
 
     monkeypatch.setattr(demo, "run", run)
     monkeypatch.setattr("demo.shell.run", run)
