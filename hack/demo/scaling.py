@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
+from demo.follow import Followed
 from demo.shell import Kube, StepError
+
+Object = dict[str, Any]
 
 
 @dataclass
@@ -27,21 +32,29 @@ class ReplicaWatch:
         Raises :class:`StepError` after ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            ready, desired = self.look()
-            done = ready >= reached if wanted == "up" else ready == desired == reached
-            if done:
-                return
-            time.sleep(0.5)
+        with (Followed(self.kube, "optimisedmodel", self.namespace, self.name) as models,
+              Followed(self.kube, "deployment", self.namespace, "-l", self._servers) as deployments):
+            while time.monotonic() < deadline:
+                ready, desired = self._note(models.now(timeout)[0], deployments.now(timeout))
+                done = ready >= reached if wanted == "up" else ready == desired == reached
+                if done:
+                    return
+                time.sleep(0.5)
         raise StepError(f"{self.name} did not scale {wanted} to {reached} within {timeout:.0f} s; last seen: "
                          f"{self.last[0]} ready of {self.last[1]}")
 
     def look(self) -> tuple[int, int]:
         """(ready, desired) replicas now."""
-        status = self.kube.json("get", "optimisedmodel", self.name, "-n", self.namespace).get("status", {})
-        scaling = status.get("autoscaling", {})
-        selector = f"enginewright.io/model={self.name},app.kubernetes.io/component=server"
-        deployments = self.kube.json("get", "deployment", "-n", self.namespace, "-l", selector)["items"]
+        model = self.kube.json("get", "optimisedmodel", self.name, "-n", self.namespace)
+        deployments = self.kube.json("get", "deployment", "-n", self.namespace, "-l", self._servers)["items"]
+        return self._note(model, deployments)
+
+    @property
+    def _servers(self) -> str:
+        return f"enginewright.io/model={self.name},app.kubernetes.io/component=server"
+
+    def _note(self, model: Object, deployments: Sequence[Object]) -> tuple[int, int]:
+        scaling = model.get("status", {}).get("autoscaling", {})
         ready = sum(d.get("status", {}).get("readyReplicas", 0) for d in deployments)
         desired = sum(d["spec"].get("replicas", 0) for d in deployments)
         self.peak = max(self.peak, ready)

@@ -8,11 +8,12 @@ from typing import Any
 
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
+from demo.follow import Followed
 from demo.shell import Kube, StepError
 from enginewright_builder.contract import printable
 
 POLL_SECONDS = 0.5
-# While a build measures on the same cores: two calls of kubectl take a quarter of a second of one.
+# While a build measures on the same cores: a call of kubectl, for its progress, takes an eighth of a second of one.
 BUILDING_POLL_SECONDS = 2.0
 # Characters of what a build does now: more would leave no room for the bar.
 DETAIL_WIDTH = 48
@@ -34,10 +35,10 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
     deadline = time.monotonic() + timeout
     columns = (TextColumn("  {task.description:<28}", markup=False), BarColumn(36), TaskProgressColumn(),
                TimeElapsedColumn(), TextColumn("{task.fields[detail]}", markup=False))
-    with Progress(*columns, transient=False) as bars:
+    with Followed(kube, "optimisedmodel", namespace, name) as models, Progress(*columns, transient=False) as bars:
         bar, told = bars.add_task("waiting for the operator", total=1.0, detail=""), ""
         while time.monotonic() < deadline:
-            model = kube.json("get", "optimisedmodel", name, "-n", namespace)
+            (model,) = models.now(timeout)
             shown = printable(_show(bars, bar, kube, namespace, name, model))
             if shown not in ("", told) and not bars.console.is_terminal:
                 bars.console.print(f"  {shown}", markup=False, highlight=False, soft_wrap=True)
@@ -45,7 +46,7 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
             found = condition(model, kind)
             if found.get("status") == "True" and found.get("observedGeneration") == model["metadata"]["generation"]:
                 bars.update(bar, completed=1.0, description=f"{kind}: {found['reason']}", detail="")
-                return model  # type: ignore[no-any-return]
+                return model
             _fail_early(model)
             measures = condition(model, "EngineBuilt").get("reason") == "Building" and not bars.finished
             time.sleep(BUILDING_POLL_SECONDS if measures else POLL_SECONDS)
@@ -74,7 +75,7 @@ def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model
         said = f"rollout: {rollout.get('reason', '')}"
         bars.update(bar, completed=1.0, description=said, detail="")
         return said
-    line = _newest_progress(kube, namespace, name)
+    line = _newest_progress(kube, namespace, name) if built.get("reason") == "Building" else None
     if line:
         bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}",
                     detail=printable(line["detail"][:DETAIL_WIDTH]))
