@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from support.exporter import remember_operators
 from support.markers import may_choose
 
 # Before NumPy and PyTorch are imported. Matrices are small here, and threads that wait for a second core beside another
@@ -49,6 +50,10 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.collect()
         gc.freeze()
         gc.enable()
+
+
+def pytest_runtest_setup() -> None:
+    remember_operators()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
