@@ -255,6 +255,27 @@ def test_too_few_requests_leave_open_whether_an_objective_is_met(
     assert f"it takes {needed:,} to say so. Write a larger buildBudgetSeconds" in report
 
 
+def test_a_server_that_fails_when_it_is_started_once_more_keeps_no_objective(ask: Callable[..., BuildRequest],
+                                                                             tmp_path: Path) -> None:
+    """The default's streams fail, so n-grams lead and are to be confirmed: their server does not start again."""
+    speculated: list[ServerArguments] = []
+
+    def choose(arguments: ServerArguments) -> dict[str, Any]:
+        found = only_ngrams_answer(arguments)
+        if found["trouble"]:
+            return found
+        speculated.append(arguments)
+        return {"error": UserError("ServerLoadFailed", "no memory")} if len(speculated) > 1 else found
+
+    outcome = built(ask(**objective(50)), tmp_path / "scratch", Servers(choose))
+    assert len(speculated) == 2
+    assert outcome.generate is not None
+    assert (outcome.generate.objective_met, outcome.generate.too_few_requests, outcome.generate.requests) == (
+        False, False, 0)
+    page = (tmp_path / "store" / outcome.fingerprint / "report.html").read_text()
+    assert "It is missed: no load kept it." in page
+
+
 def test_the_last_server_serves_what_is_measured_of_it_next(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
     """Nothing but the unquantised model is tried: its objective is kept at once."""
     servers = Servers(lambda arguments: {})
