@@ -202,7 +202,7 @@ def match(first: Mapping[str, Tensor], second: Mapping[str, Tensor], same_model:
             return Match(flaw=f"output {shown} holds numbers that are not finite")
     pairs = {name: _finite(tensor.values, second[name].values) for name, tensor in first.items()}
     cosines = [_cosine(mine, theirs) for mine, theirs in pairs.values() if len(mine) > 1]
-    single = tuple((name, *mine, *theirs) for name, (mine, theirs) in pairs.items()
+    single = tuple((name, mine[0], theirs[0]) for name, (mine, theirs) in pairs.items()
                    if len(mine) == 1 and not first[name].names)
     return Match(similarity=min(cosines, default=None), single=single)
 

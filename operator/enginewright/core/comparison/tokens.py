@@ -64,8 +64,8 @@ class TokenTests:
     def __init__(self, limits: Limits) -> None:
         self._ratios = {name: Ratio() for name in _LATENCIES}
         self._length = Ratio()
-        self._gone = Share(lambda one: (one.gone, one.gone + one.ended))
-        self._cut = Share(lambda one: (one.cut, one.ended))
+        self._gone = Share[Tokens](lambda one: (one.gone, one.gone + one.ended))
+        self._cut = Share[Tokens](lambda one: (one.cut, one.ended))
         self._late: dict[str, Share[Tokens]] = {}
         if (first := limits.first_token) is not None:
             self._late[TTFT] = Share(lambda one: beyond(one.begun_within, first))

@@ -1,11 +1,11 @@
 """From one revision to the next while both run: start, analyse, expand, switch, or roll back.
 
 The position is kept in status (``rollout.step``) but every count is derived from the world, so that a lost status only
-makes the analysis start again. A candidate is never shrunk on its way, unless the model needs fewer replicas before its
-promotion: it keeps its step's share of them. The stable revision gives up a replica only for one of the candidate's
-that is available: together they never fall below what is needed, nor, with Canary, rise above it by more than
-``maxSurge``.
-With ``maxSurge`` 0 they never rise above it at all, and fall one short of it while a replica is exchanged.
+makes the analysis start again. A candidate is never shrunk on its way, unless the spec or the load asks for fewer
+replicas before it is promoted: it keeps its step's share of them. The stable revision gives up a replica only for one
+of the candidate's that is available: together they never fall below what is needed, nor, with Canary, rise above it by
+more than ``maxSurge``. With ``maxSurge`` 0 they never rise above it at all, and fall one short of it while a replica is
+exchanged.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ def _counts(state: RolloutState, at: Position) -> tuple[int, int]:
     goal, least = (wanted, 0) if at.step in (Step.EXPANDING, Step.SWITCHING) else (split.candidate, split.stable)
     asked = candidate.spec_replicas if candidate else 0
     room = max(0, wanted + surge - max(stable.spec_replicas, stable.replicas))
-    # Where the model needs fewer than before, it keeps more than its goal until the stable one can take that.
+    # Where the spec or the load asks for fewer than before, it keeps more than its goal until the stable one can take
+    # that.
     held = min(asked, max(goal, wanted - _available(state, stable)))
     mine = min(wanted, max(held, min(goal, room)))
     available = min(mine, _available(state, candidate))
