@@ -61,9 +61,9 @@ def explain(model: dict[str, Any]) -> str:
 
 
 def _fail_early(model: dict[str, Any]) -> None:
-    """Stops waiting for what waits for the user: the operator then names the annotation that tries again."""
+    """Stops waiting for what waits for the user: the operator then names the command that tries again."""
     for item in model.get("status", {}).get("conditions", []):
-        if item["status"] == "False" and "enginewright.io/retry" in item["message"]:
+        if item["status"] == "False" and "kubectl optimisedmodel retry" in item["message"]:
             raise StepError(f"{item['type']} is False: {item['reason']}\n{explain(model)}")
 
 

@@ -72,7 +72,7 @@ def capture_for(request: BuildRequest, data: DataRequest, where: DataField = EVA
         raise UserError("CaptureMissing", f"the store has no capture of model {model} that is whole, signed and not "
                         "expired", field=where.path, value=data.uri,
                         remedy=f"let OptimisedModel {model} capture for one spec.quality.capture.intervalSeconds with "
-                               "traffic, then set the annotation enginewright.io/retry")
+                               "traffic, then run kubectl optimisedmodel retry")
     for capture in found:
         if data.digest in ("", capture.about.digest):
             return capture

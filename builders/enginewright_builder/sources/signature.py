@@ -37,7 +37,7 @@ def check_signature(source: Path, request: SignatureRequest) -> None:
     if not key.is_file():
         raise UserError("SignatureKeyMissing", f"{request.key_name} is not there, so the signature cannot be checked",
                         field=_FIELD, value=request.key_name,
-                        remedy="create it, then annotate the object with enginewright.io/retry")
+                        remedy="create it, then run kubectl optimisedmodel retry")
     if not signature.is_file():
         raise UserError("SignatureMissing", f"the source is not signed: there is no {signature.name} beside it",
                         field=f"{_FIELD}.path", value=request.path or signature.name,

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Self
 
 from enginewright.core import labels, status
-from enginewright.core.commands import kubectl
+from enginewright.core.commands import kubectl, plugin
 from enginewright.core.conditions import Verdict, find, parse_timestamp
 from enginewright.core.config import OperatorConfig
 from enginewright.core.manifests import Owner, revision_service_name
@@ -178,8 +178,22 @@ class PassContext:
         return self.obj.annotations.get(labels.REBUILD, "")
 
     def promote_with(self, revision: str) -> str:
-        """The command with which a user promotes ``revision``."""
-        return kubectl(f"annotate om {self.obj.name} {labels.PROMOTE}={revision}", self.obj.namespace)
+        """The command with which a user promotes ``revision``, and no other that may wait by then."""
+        return plugin("promote", self.obj.name, self.obj.namespace, revision)
+
+    def promote_unbegun_with(self, revision: str) -> str:
+        """The same before ``revision`` has begun: status has no candidate then, which the plugin's verb promotes."""
+        annotation = f"{labels.PROMOTE}={revision}"
+        return kubectl(f"annotate --overwrite om {self.obj.name} {annotation}", self.obj.namespace)
+
+    @property
+    def retry_with(self) -> str:
+        """The command with which a user tries again what failed; of a class of a fleet, in all classes."""
+        return plugin("retry", self.obj.fleet or self.obj.name, self.obj.namespace)
+
+    @property
+    def retry_hint(self) -> str:
+        return f"Change the spec, or try again with {self.retry_with}."
 
     def has_backend(self, revision: str) -> bool:
         """Whether there is a Service of ``revision`` for routes to lead to."""

@@ -24,7 +24,8 @@ from enginewright_builder.contract import printable
 FILES: Final = 0
 NO_FILES: Final = 4
 TAKE_FILES: Final = frozenset({"validate", "diff"})
-TAKE_REVISION: Final[dict[str, Callable[[Any], list[str]]]] = {"rollback": wishes.revisions, "export": wishes.live}
+TAKE_REVISION: Final[dict[str, Callable[[Any], list[str]]]] = {
+    "rollback": wishes.revisions, "export": wishes.live, "report": wishes.live}
 # A shell waits for it.
 PATIENCE: Final = 2.0
 

@@ -46,7 +46,9 @@ def parser() -> argparse.ArgumentParser:
     back.add_argument("--release", action="store_true", help="follow the spec again")
     _verb(verbs, "retry", "retry what failed", does.retry)
     _verb(verbs, "rebuild", "rebuild the engine, though the store has one", does.rebuild)
-    page = _verb(verbs, "report", "save the evidence of the engine that serves", does.report)
+    page = _verb(verbs, "report", "save the evidence of the engine that serves, or of REVISION's", does.report)
+    page.add_argument("revision", nargs="?", default="", help="or the first characters of it; default: the one that "
+                                                              "serves")
     page.add_argument("-f", "--file", type=Path, help="default: NAME-report.html; - is standard output")
     page.add_argument("--json", action="store_true", help="build-report.json instead of the page")
     page.add_argument("--traces", action="store_true", help="also save the traces that spec.engine.profile asks for, "

@@ -42,7 +42,8 @@ async def deployment_of(client: KubeClient, obj: Object, revision: str) -> Objec
     try:
         found = await client.get(DEPLOYMENT, meta["namespace"], called)
     except NotFoundError as error:
-        raise WishError(f"{meta['name']} has no Deployment of revision {revision}") from error
+        raise WishError(f"{meta['name']} has no Deployment of revision {revision}, so that no replica's settings say "
+                        "where its engine is; strategy Recreate makes one once it is promoted") from error
     owners = [one for one in found["metadata"].get("ownerReferences") or () if one.get("controller")]
     if [one.get("uid") for one in owners] != [meta["uid"]]:
         named = ", ".join(f"{one.get('kind')} {one.get('name')}" for one in owners) or "none"

@@ -99,7 +99,7 @@ async def _wish(client: KubeClient, options: argparse.Namespace,
 
 async def report(client: KubeClient, options: argparse.Namespace) -> int:
     obj = await _get(client, options)
-    stable = wishes.stable(obj)
+    revision = wishes.reported(obj, options.revision)
     file = "build-report.json" if options.json else "report.html"
     now, measured = datetime.now(UTC), None
     if options.prometheus:
@@ -110,10 +110,12 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
         measured = await over_time(options.prometheus, obj, now, options.hours)
     if options.traces and str(options.file) == "-":
         raise wishes.WishError("--traces saves files beside the report's, and --file - saves none: leave one out")
-    content = await reports.fetch(client, obj, stable, file)
-    traces = await _traces(client, options, obj, content) if options.traces else {}
+    content = await reports.fetch(client, obj, revision, file)
+    traces = await _traces(client, options, obj, revision, content) if options.traces else {}
     if not options.json:
         content = _with_history(content, history.history(obj, now, measured))
+    if other := wishes.also_live(obj, revision):
+        print(printable(f"note: {other}"), file=sys.stderr)
     if str(options.file) == "-":
         sys.stdout.buffer.write(content)
         return 0
@@ -126,9 +128,9 @@ async def report(client: KubeClient, options: argparse.Namespace) -> int:
     return 0
 
 
-async def _traces(client: KubeClient, options: argparse.Namespace, obj: Object, content: bytes) -> dict[str, bytes]:
+async def _traces(client: KubeClient, options: argparse.Namespace, obj: Object, revision: str,
+                  content: bytes) -> dict[str, bytes]:
     """By the name of the file that it is saved as. ``content`` is of the report, as it was brought."""
-    revision = wishes.stable(obj)
     record = content if options.json else await reports.fetch(client, obj, revision, "build-report.json")
     return {f"{options.name}-{trace.rpartition('/')[2]}": await reports.fetch(client, obj, revision, trace)
             for trace in reports.traces(options.name, record)}

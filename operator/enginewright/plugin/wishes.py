@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.commands import kubectl
+from enginewright.core.commands import RETRIES, kubectl, plugin
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.status import RevisionStatus, Status, read_status
 from enginewright.core.way_back import way_back
@@ -71,6 +71,25 @@ def serving(obj: Mapping[str, Any], revision: str = "") -> str:
     if not revision and len(found) > 1:
         raise WishError(f"{name} is being rolled out: name the revision behind {name}, {proven}, which is proven, "
                         f"or {found[1]}, which is not yet")
+    return _one_of(name, found, revision)
+
+
+def reported(obj: Mapping[str, Any], revision: str = "") -> str:
+    """The revision that a report is of. ``revision`` may be a beginning of one; empty, it is the one that serves."""
+    return _one_of(_read(obj)[0], live(obj), revision) if revision else stable(obj)
+
+
+def also_live(obj: Mapping[str, Any], revision: str) -> str:
+    """A sentence where another one than ``revision`` is live; else empty."""
+    name, others = _read(obj)[0], [one for one in live(obj) if one != revision]
+    if not others:
+        return ""
+    command = plugin("report", name, obj["metadata"].get("namespace") or "", others[0])
+    state = "which serves" if others[0] == stable(obj) else "which is being rolled out"
+    return f"the page is of revision {revision}; that of {others[0]}, {state}: {command}"
+
+
+def _one_of(name: str, found: list[str], revision: str) -> str:
     chosen = [one for one in found if one.startswith(revision)]
     if len(chosen) != 1:
         raise WishError(f"{revision!r} is {'no' if not chosen else 'more than one'} revision of {name} with replicas; "
@@ -108,7 +127,7 @@ def _failed(status: Status) -> bool:
     steps = any(step and (step.failure or step.last_failure) for step in (status.source, status.build))
     given_up = status.rollout and status.rollout.rolled_back
     passed_over = status.placement and status.placement.tried
-    asks_for_retry = any(labels.RETRY in entry.message for entry in status.conditions)
+    asks_for_retry = any(RETRIES in entry.message for entry in status.conditions)
     return bool(steps or given_up or passed_over or status.contest or asks_for_retry)
 
 

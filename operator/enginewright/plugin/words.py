@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.commands import kubectl
+from enginewright.core.commands import RETRIES, plugin
 from enginewright.core.conditions import find, parse_timestamp
 from enginewright.core.events import UNDER_WAY
 from enginewright.core.reasons import Condition, Reason
@@ -230,22 +230,22 @@ def _since(entry: Mapping[str, Any], now: datetime) -> str:
 
 def _next(meta: Mapping[str, Any], status: Status, raw: Mapping[str, Any]) -> tuple[str, ...]:
     """Commands for what waits for a person; everything else goes on by itself or says its remedy in its message."""
-    def plugin(verb: str, *more: str) -> str:
-        return kubectl(" ".join(("optimisedmodel", verb, meta["name"], *more)), meta["namespace"])
+    def asks(verb: str, *more: str) -> str:
+        return plugin(verb, meta["name"], meta["namespace"], *more)
 
     found = []
     entries = {kind: find(raw.get("conditions"), kind) for kind in WAY}
     reasons = {str(entry.get("reason")) for entry in entries.values()}
     rollout = status.rollout
     if reasons & {Reason.WAITING_FOR_PROMOTION, Reason.WAITING_FOR_SAMPLES} and rollout and rollout.candidate:
-        found.append(f"Promote revision {rollout.candidate}: {plugin('promote')}")
+        found.append(f"Promote revision {rollout.candidate}: {asks('promote')}")
     if (status.batch and status.batch.failure) or any(
-            labels.RETRY in str(entry.get("message")) for entry in entries.values()):
-        found.append(f"Retry what failed, once its cause is fixed: {plugin('retry')}")
+            RETRIES in str(entry.get("message")) for entry in entries.values()):
+        found.append(f"Retry what failed, once its cause is fixed: {asks('retry')}")
     drifted = entries[Condition.QUALITY_HELD].get("status") == "False"
     if drifted or find(raw.get("conditions"), Condition.AVAILABLE).get("status") != "True":
         found.extend(f"Go back to revision {back.revision}, which served before: "
-                     f"{plugin('rollback', back.revision)}" for back in way_back(status)[:1])
+                     f"{asks('rollback', back.revision)}" for back in way_back(status)[:1])
     if status.pin and not status.pin.released:
-        found.append(f"Follow the spec again: {plugin('rollback', '--release')}")
+        found.append(f"Follow the spec again: {asks('rollback', '--release')}")
     return tuple(found)

@@ -161,7 +161,7 @@ def test_time_alone_never_promotes() -> None:
     assert "Warning WaitingForSamples" not in cluster.log
     message = cluster.condition("RolloutComplete")["message"]
     assert "60 requests of each are needed; probes are not answered" in message
-    assert f"{labels.PROMOTE}=" in message
+    assert "kubectl optimisedmodel promote minilm " in message
     assert old in cluster.replicas()
 
 

@@ -49,7 +49,7 @@ def test_a_second_time_it_is_said_and_not_fought(replicas: int) -> None:
         cluster.wait(300)
     told = cluster.condition("ScalingActive")
     assert (told["status"], told["reason"]) == ("False", "ReplicasContested")
-    for word in (HPA, name, f"to {replicas}", "asks for (1)", "/scale", labels.RETRY):
+    for word in (HPA, name, f"to {replicas}", "asks for (1)", "/scale", "kubectl optimisedmodel retry minilm -n prod"):
         assert word in told["message"]
     assert cluster.says("Ready") == "False/ReplicasNotReady"
 

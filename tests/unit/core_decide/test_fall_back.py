@@ -57,7 +57,7 @@ def test_a_revision_that_does_not_start_is_given_up_for_the_last_good_one(replic
     assert cluster.says("RolloutComplete") == cluster.says("Ready") == "False/RolledBack"
     message = cluster.condition("RolloutComplete")["message"]
     for word in (f"Revision {second} was given up (Crashing)", "restarted 3 times", f"Revision {first}, the last good",
-                 "serves again", labels.RETRY):
+                 "serves again", "kubectl optimisedmodel retry minilm -n prod"):
         assert word in message
     told = cluster.status["rollout"]
     assert (told["stable"], told["step"], told["rolledBack"]["reason"]) == (first, "RolledBack", "Crashing")

@@ -108,7 +108,7 @@ def test_a_build_that_is_refused_promotes_nobody_and_the_others_give_their_candi
     told = fleet.condition("RolloutComplete")["message"]
     assert "was given up (AccuracyNotReached): Class gpu: " in told
     assert "No class is promoted: what served before goes on serving in cpu." in told
-    assert told.count(labels.RETRY) == 1
+    assert told.count("kubectl optimisedmodel retry minilm -n prod") == 1
     assert fleet.says("Ready") == "False/AccuracyNotReached"
     assert fleet.says("Available") == "True/Serving"
     assert fleet.wish("cpu", labels.ROLLBACK_TO) == old["cpu"]
@@ -218,7 +218,8 @@ def test_a_persons_word_does_not_hold_for_what_another_release_makes() -> None:
     assert {name: stable(fleet, name) for name in old} == old
     rollout = fleet.status["rollout"]
     assert rollout["candidate"] != rollout["stable"]
-    assert f"{labels.PROMOTE}={rollout['candidate']}" in fleet.condition("RolloutComplete")["message"]
+    said = fleet.condition("RolloutComplete")["message"]
+    assert f"kubectl optimisedmodel promote minilm {rollout['candidate']} -n prod" in said
     fleet.annotations[labels.PROMOTE] = rollout["candidate"]
     fleet.run(20)
     assert fleet.says("Ready") == "True/Serving"
@@ -233,7 +234,7 @@ def test_a_person_may_have_the_last_word() -> None:
     fleet.run(20)
     assert fleet.says("Ready") == "False/WaitingForPromotion"
     revision = fleet.status["rollout"]["candidate"]
-    assert f"kubectl annotate om minilm {labels.PROMOTE}={revision} -n prod" in fleet.condition("Ready")["message"]
+    assert f"kubectl optimisedmodel promote minilm {revision} -n prod" in fleet.condition("Ready")["message"]
     assert {name: stable(fleet, name) for name in fleet.members} == old
     fleet.annotations[labels.PROMOTE] = revision
     fleet.run(20)

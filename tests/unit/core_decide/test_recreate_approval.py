@@ -86,8 +86,7 @@ class TestWaiting:
         assert cluster.says("Available") == "True/ServingPrevious"
         assert cluster.status["summary"]["reason"] == "WaitingForPromotion"
         for words in (f"engine of revision {new} is built", f"stops revision {old} before it starts",
-                      f"kubectl annotate om minilm {labels.PROMOTE}={new} -n prod",
-                      "kubectl optimisedmodel promote minilm -n prod",
+                      f"kubectl optimisedmodel promote minilm {new} -n prod.",
                       f"Revision {old} goes on serving."):
             assert words in said(cluster)
         told = cluster.status["rollout"]

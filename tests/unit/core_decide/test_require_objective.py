@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from enginewright.core import labels
+from enginewright.plugin import wishes
 from support.cluster import SPEC, Cluster, built, resolved
 from support.once import once
 
@@ -165,7 +166,7 @@ def test_where_no_live_traffic_shows_it_too_few_requests_of_the_build_are_unknow
     message = cluster.condition("RolloutComplete")["message"]
     assert "(p99 takes 100 requests, and the build measured 25), of too few requests to know" in message
     revision = message.split()[1]
-    assert f"enginewright.io/promote={revision}" in message
+    assert f"kubectl annotate --overwrite om minilm {labels.PROMOTE}={revision} -n prod" in message
     cluster.annotations[labels.PROMOTE] = revision
     cluster.settle()
     assert cluster.revision == revision
@@ -197,7 +198,9 @@ def test_what_nobody_measures_waits_for_a_user() -> None:
     go(cluster, 30, "False/WaitingForSamples")
     message = cluster.condition("RolloutComplete")["message"]
     assert "p99 takes 100 requests, of which the build measured fewer, and replicas do not export it" in message
-    assert f"Promote it unmeasured with kubectl annotate om minilm enginewright.io/promote={new}" in message
+    assert f"Promote it unmeasured with kubectl optimisedmodel promote minilm {new} -n prod" in message
+    asked, _ = wishes.promote({"metadata": {"name": "minilm"}, "status": cluster.status}, new)
+    assert asked == {labels.PROMOTE: new}, "the plugin does what the message says"
     cluster.annotations[labels.PROMOTE] = new
     cluster.settle()
     assert cluster.revision == new

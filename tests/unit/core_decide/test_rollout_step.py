@@ -487,7 +487,7 @@ def test_promotion_waits_for_the_annotation(strategy: str) -> None:
     old = cluster.revision
     new = changed(cluster)
     until(cluster, lambda: cluster.says("RolloutComplete") == "False/WaitingForPromotion")
-    assert f"enginewright.io/promote={new}" in cluster.condition("RolloutComplete")["message"]
+    assert f"kubectl optimisedmodel promote minilm {new} -n prod" in cluster.condition("RolloutComplete")["message"]
     for wrong in ("", "true", old):
         cluster.annotations[labels.PROMOTE] = wrong
         cluster.wait(1000)

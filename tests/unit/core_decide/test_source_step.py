@@ -78,7 +78,8 @@ def test_user_error_waits_for_a_change(cluster: Cluster) -> None:
     cluster.operate()
     assert cluster.says("SourceResolved") == "False/DigestMismatch"
     message = cluster.condition("SourceResolved")["message"]
-    for part in ("spec.source.digest", "sha256:12", "correct the digest", "enginewright.io/retry"):
+    for part in ("spec.source.digest", "sha256:12", "correct the digest",
+                 "kubectl optimisedmodel retry minilm -n prod"):
         assert part in message
     cluster.jobs.clear()  # its time to live has passed
     for _ in range(3):

@@ -13,7 +13,7 @@ from enginewright.plugin import main as command_line
 from enginewright.plugin.main import main, parse
 
 
-@pytest.mark.parametrize("verb", ["rollback", "promote"])
+@pytest.mark.parametrize("verb", ["rollback", "promote", "report"])
 @pytest.mark.parametrize("words", [["minilm", "-n", "team", "4e1c"], ["-n", "team", "minilm", "4e1c"],
                                    ["minilm", "4e1c", "-n", "team"]])
 def test_a_revision_is_read_wherever_it_stands(verb: str, words: list[str]) -> None:

@@ -33,7 +33,8 @@ def test_nothing_has_failed(status: dict[str, Any]) -> None:
     {"source": {"key": "k", "failure": FAILURE}}, {"source": {"key": "k", "lastFailure": FAILURE}},
     {"build": {"fingerprint": "f" * 64, "failure": FAILURE}},
     {"rollout": {"phase": "RolledBack", "rolledBack": GIVEN_UP}},
-    {"conditions": [{"type": "Ready", "status": "False", "reason": "Any", "message": f"Annotate {labels.RETRY}.",
+    {"conditions": [{"type": "Ready", "status": "False", "reason": "Any",
+                     "message": "Run kubectl optimisedmodel retry minilm -n team.",
                      "lastTransitionTime": "2026-11-21T12:00:00Z", "observedGeneration": 1}]},
     {"classes": [ROW]},
 ], ids=["source", "waits", "build", "rollout", "told", "fleet"])

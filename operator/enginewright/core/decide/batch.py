@@ -14,7 +14,6 @@ from typing import Any
 
 from enginewright.core import conditions, labels
 from enginewright.core.applying import claim as device_claim
-from enginewright.core.commands import RETRY_HINT
 from enginewright.core.conditions import Finding, Verdict, merge, no, parse_timestamp, yes
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.cost import replica_price
@@ -122,7 +121,8 @@ def _failure(ctx: PassContext, job: JobView) -> FailureStatus:
     message = explain(error) if error else end.message if end else f"{job.failure_message or 'it left no result'}."
     given_up = f" ({count(job.failed_shards, 'shard')} given up)" if job.failed_shards else ""
     return FailureStatus(reason=error.reason if error else Reason.BATCH_FAILED,
-                         message=f"Job {job.name} failed{given_up}: {message} What was answered stays. {RETRY_HINT}")
+                         message=f"Job {job.name} failed{given_up}: {message} What was answered stays. "
+                                 f"{ctx.retry_hint}")
 
 
 def _follow(ctx: PassContext, memory: BatchStatus, job: JobView) -> Finding:

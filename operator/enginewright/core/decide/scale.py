@@ -14,8 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from enginewright.core import labels
-from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Finding, Verdict, no, open_question, parse_timestamp, timestamp, yes
 from enginewright.core.context import PassContext
 from enginewright.core.cost import replica_price
@@ -335,6 +333,5 @@ def _explain(ctx: PassContext, desired: Desired, held: list[DeploymentView]) -> 
         f"Field manager {view.replicas_manager} sets Deployment {view.name} to {view.spec_replicas}, again after it "
         f"was put back to what this object asks for ({desired.replicas[view.revision]})." for view in held)
     name = ctx.obj.name
-    again = kubectl(f"annotate om {name} {labels.RETRY}=<anything new>", ctx.obj.namespace)
     return (f"{message} It is left so. Remove that scaler, or point it at OptimisedModel {name}, which has /scale; "
-            f"then {again}. Else it is tried again in an hour.")
+            f"then {ctx.retry_with}. Else it is tried again in an hour.")

@@ -41,7 +41,6 @@ from enginewright.core.status import FailureStatus, LibraryStatus, RuntimeStatus
 from enginewright.core.way_back import serves
 from enginewright_builder.contract import Facts, ImageFacts, RuntimeRequest, printable
 
-RETRY_HINT = "Change the image, or annotate the object with enginewright.io/retry=<anything new> to ask again."
 # Of a name that moves from image to image.
 MAX_DIGESTS = 8
 # Of a container's own message.
@@ -196,7 +195,7 @@ def _ask(ctx: PassContext, name: str, key: str, before: RuntimeRequest | None, m
     if job and not job.deleting and not counted:
         return _watch(ctx, job, key, before, memory)
     if memory.failure:
-        return _says(memory, memory.failure.reason, f"{memory.failure.message} {RETRY_HINT}")
+        return _says(memory, memory.failure.reason, f"{memory.failure.message} {_again(ctx)}")
     return _start(ctx, name, key, job, memory)
 
 
@@ -284,6 +283,10 @@ def answer(memory: ServerStatus, key: str, digest: str, facts: Facts, before: Ru
         builder_libraries=_libraries(facts.builder), digests=memory.digests)
 
 
+def _again(ctx: PassContext) -> str:
+    return f"Change the image, or ask again with {ctx.retry_with}."
+
+
 def _libraries(facts: ImageFacts) -> tuple[LibraryStatus, ...]:
     return tuple(LibraryStatus(name=name, version=version) for name, version in facts.libraries.items())
 
@@ -297,7 +300,7 @@ def _count(ctx: PassContext, job: JobView, key: str, memory: ServerStatus) -> Se
         "attempts": attempts, "last_failure_time": timestamp(ctx.now), "last_failure": failure_status,
         "failure": failure_status if final else None, "retry": job.retry, "spec_key": build_key(ctx.spec)}))
     if memory.failure:
-        return _says(memory, failure_status.reason, f"{failure_status.message} {RETRY_HINT}")
+        return _says(memory, failure_status.reason, f"{failure_status.message} {_again(ctx)}")
     return _start(ctx, job.name, key, job, memory)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 from enginewright.core import labels
-from enginewright.core.commands import RETRY_HINT
 from enginewright.core.conditions import Verdict, bad, good, parse_timestamp, timestamp
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import jobs
@@ -141,7 +140,7 @@ def _resolve(ctx: PassContext, memory: SourceStatus) -> SourceResult:
             return _resolved(_remembered(memory.key, outcome.source), outcome.source)
         return _watch(ctx, job, memory) if job.live else _count(ctx, job, memory)
     if memory.failure:
-        return _failed(memory, memory.failure)
+        return _failed(ctx, memory, memory.failure)
     return _start(ctx, job, memory)
 
 
@@ -224,11 +223,11 @@ def _count(ctx: PassContext, job: JobView, memory: SourceStatus) -> SourceResult
         key=memory.key, attempts=attempts, last_failure_time=timestamp(ctx.now), retry=job.retry,
         spec_key=build_key(ctx.spec), failure=status if final else None, last_failure=status)
     memory = _forgive(ctx, memory)
-    return _failed(memory, memory.failure) if memory.failure else _start(ctx, job, memory)
+    return _failed(ctx, memory, memory.failure) if memory.failure else _start(ctx, job, memory)
 
 
-def _failed(memory: SourceStatus, failure: FailureStatus) -> SourceResult:
-    return _says(memory, failure.reason, f"{failure.message} {RETRY_HINT}")
+def _failed(ctx: PassContext, memory: SourceStatus, failure: FailureStatus) -> SourceResult:
+    return _says(memory, failure.reason, f"{failure.message} {ctx.retry_hint}")
 
 
 def _resolved(memory: SourceStatus, found: ResolvedSource) -> SourceResult:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from enginewright.core import labels
-from enginewright.core.commands import RETRY_HINT, kubectl
+from enginewright.core.commands import kubectl
 from enginewright.core.comparison import MOST_PATIENCE
 from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp, yes
 from enginewright.core.context import PassContext
@@ -169,7 +169,7 @@ def _given_up(
     same = before is not None and before.revision == revision and not ctx.retried(before.retry)
     for member in members:
         if member.refusal:
-            message = f"Class {member.entry.name}: {member.refusal.message.replace(f' {RETRY_HINT}', '')}"
+            message = f"Class {member.entry.name}: {member.refusal.message.replace(f' {ctx.retry_hint}', '')}"
             known = before if same and before and before.reason == member.refusal.reason else None
             return RolledBackStatus(revision=revision, reason=member.refusal.reason, message=message,
                                     retry=ctx.began_under(revision), time=known.time if known else timestamp(ctx.now))
@@ -211,7 +211,7 @@ def _hold_back(
     return Agreement(
         memory=RolloutStatus(stable=memory.stable, step=Step.ROLLED_BACK, rolled_back=given_up),
         wishes=_wishes(ctx, members, wishes),
-        finding=no(Reason.ROLLED_BACK, f"{message} {RETRY_HINT}"),
+        finding=no(Reason.ROLLED_BACK, f"{message} {ctx.retry_hint}"),
     )
 
 

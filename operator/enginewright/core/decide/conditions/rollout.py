@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from enginewright.core.commands import RETRY_HINT, kubectl
 from enginewright.core.conditions import Finding, Verdict, no, open_question, timestamp
 from enginewright.core.context import PassContext
 from enginewright.core.decide.converge import Converged
@@ -80,7 +79,8 @@ def _goes_back(target: Target, found: Rollout, _: int) -> Rollout:
     who = "Strategy Recreate" if target.ctx.recreates else "The rollout"
     state = (f"Revision {revision}, the last good one, serves again." if finding.ok else
              f"{who} goes back to revision {revision}, the last good one: {finding.message}")
-    message = " ".join(filter(None, (target.message, state, RETRY_HINT, target.pin.problem or target.pin.note)))
+    also = target.pin.problem or target.pin.note
+    message = " ".join(filter(None, (target.message, state, target.ctx.retry_hint, also)))
     return Rollout(finding=no(Reason.ROLLED_BACK, message),
                    memory=memory.model_copy(update={"rolled_back": given_up, "step": step}))
 
@@ -105,11 +105,10 @@ def _stays(target: Target, found: Rollout, wanted: int) -> Rollout:
         return Rollout(finding=finding, memory=memory)
     begun = ctx.serving.deployment(awaited.revision)
     taken = f" What runs of revision {awaited.revision} stops first." if begun else ""
-    by_plugin = kubectl(f"optimisedmodel promote {ctx.obj.name}", ctx.obj.namespace)
     return Rollout(memory=memory, finding=no(Reason.WAITING_FOR_PROMOTION, (
         f"The engine of revision {awaited.revision} is built and proven. Strategy Recreate stops revision "
         f"{target.revision} before it starts, which spec.rollout.autoPromote false leaves to you: promote it with "
-        f"{ctx.promote_with(awaited.revision)}, or {by_plugin}. {there}{taken}")))
+        f"{ctx.promote_with(awaited.revision)}. {there}{taken}")))
 
 
 _BY_REASON = {Why.ASKED_FOR: _asked_for, Why.GOES_BACK: _goes_back, Why.STAYS: _stays, Why.SERVES_ON: _serves_on}

@@ -12,7 +12,7 @@ from enginewright.core import labels
 from enginewright.core.access import store_access
 from enginewright.core.applying import claim as device_claim
 from enginewright.core.build_steps import in_words
-from enginewright.core.commands import RETRY_HINT, kubectl
+from enginewright.core.commands import kubectl
 from enginewright.core.conditions import Finding, no, yes
 from enginewright.core.context import LOOK_AGAIN, PassContext, earliest
 from enginewright.core.decide import attempts
@@ -136,7 +136,7 @@ def _take_away(build: _Build, message: str, actions: tuple[Action, ...]) -> Buil
 def _start(build: _Build) -> BuildResult:
     ctx, memory = build.ctx, build.memory
     if memory.failure:
-        return build.says(memory.failure.reason, f"{memory.failure.message} {RETRY_HINT}")
+        return build.says(memory.failure.reason, f"{memory.failure.message} {ctx.retry_hint}")
     if suspended := _suspended(build, None):
         return suspended
     if missing := missing_claim(ctx):

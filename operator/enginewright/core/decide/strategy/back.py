@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from enginewright.core.commands import RETRY_HINT
 from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp
 from enginewright.core.context import PassContext
 from enginewright.core.decide.desired import EVERY, PROGRESS_CHECK, Desired, Stops
@@ -149,7 +148,7 @@ def stay_back(state: RolloutState, given_up: RolledBackStatus) -> Desired:
     return retreat(
         state, f"revision {given_up.revision} was rolled back: {given_up.reason}", Reason.ROLLED_BACK,
         f"Revision {given_up.revision} was given up ({given_up.reason}): {given_up.message} Revision "
-        f"{stable.revision} goes on serving.", memory, after=f" {RETRY_HINT}", wrong=given_up.reason in WRONG)
+        f"{stable.revision} goes on serving.", memory, after=f" {state.ctx.retry_hint}", wrong=given_up.reason in WRONG)
 
 
 def retreat(

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from enginewright.core import labels
-from enginewright.core.commands import kubectl
+from enginewright.core.commands import kubectl, plugin
 from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp, yes
 from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
 from enginewright.core.decide.strategy.recreate import wait_for_room
@@ -129,7 +128,7 @@ def _way_out(target: Target) -> str:
     kept = good_ones(ctx.memory.revisions, target.revision)
     if not kept:
         return ""
-    back = kubectl(f"annotate om {ctx.obj.name} {labels.ROLLBACK_TO}={kept[0].revision}", ctx.obj.namespace)
+    back = plugin("rollback", ctx.obj.name, ctx.obj.namespace, kept[0].revision)
     return (
         f" Strategy Recreate keeps nothing running to roll back to; go back to revision {kept[0].revision} with "
         f"{back}, or change the spec."

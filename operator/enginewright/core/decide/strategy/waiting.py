@@ -113,7 +113,7 @@ def without_objective(target: Target, wanted: int) -> Desired | None:
         return open_question(Reason.OBJECTIVE_UNKNOWN, (
             f"Revision {target.revision} does not start: {words}, of too few requests to know. Ask for a lower "
             f"spec.objective.latency.percentile, or promote it unmeasured with "
-            f"{ctx.promote_with(target.revision)}{meanwhile}."))
+            f"{ctx.promote_unbegun_with(target.revision)}{meanwhile}."))
 
     return _refused(ctx, wanted, "spec.rollout.requireObjective refuses it", says)
 
