@@ -51,6 +51,12 @@ NEVER_OF_A_READY_THAT_IS_FALSE = {
 }
 
 
+RULES = ROOT / "charts" / "enginewright" / "files" / "rules.yaml"
+CONDITIONS = (ROOT / "docs" / "reference" / "conditions.md").read_text()
+# They have an alarm of their own.
+OF_ANOTHER_ALARM = {Reason.ACCURACY_NOT_REACHED, Reason.STORE_UNREACHABLE}
+
+
 def model(status: dict[str, Any] | None, *, generation: int = 2, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "minilm", "generation": generation}, "spec": spec,
             **({"status": status} if status is not None else {})}
@@ -98,6 +104,21 @@ def test_every_reason_was_thought_of(reason: Reason) -> None:
 
 def test_the_script_names_only_reasons_that_exist() -> None:
     assert (PROGRESSING | SUSPENDED) - {str(reason) for reason in Reason} == set()
+
+
+def _of_a_build() -> set[str]:
+    """Reasons of the conditions ``SourceResolved`` and ``EngineBuilt``, and those that all conditions have."""
+    section = re.compile(r"^### (?:The object|`SourceResolved|`EngineBuilt).*?(?=^##)", re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"^\| `(\w+)` \|", "".join(section.findall(CONDITIONS)), re.MULTILINE)) | OF_ANOTHER_ALARM
+
+
+@pytest.mark.parametrize("reason", sorted(_of_a_build()))
+def test_the_alarm_of_a_failed_build_leaves_out_what_mends_itself(reason: str) -> None:
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    (alarm,) = (rule for group in groups for rule in group["rules"] if rule.get("alert") == "EnginewrightBuildFails")
+    left_out = re.search(r'reason!~"(.*?)"', alarm["expr"])
+    assert left_out
+    assert bool(re.fullmatch(left_out[1], reason)) == (reason in PROGRESSING | SUSPENDED | OF_ANOTHER_ALARM)
 
 
 def kstatus(obj: dict[str, Any]) -> str:
