@@ -100,8 +100,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- printf "%s-%s" .Release.Namespace (include "enginewright.fullname" .) | trunc 253 | trimSuffix "-" }}
 {{- end }}
 
-{{/* With auto where Kubernetes has them (1.30), but not in a release that has nothing else of the whole cluster: who
-installs that may have rights in namespaces only. */}}
+{{/* With auto not in a release that has nothing else of the whole cluster: who installs that may have rights in namespaces
+only. */}}
 {{- define "enginewright.hasAdmissionPolicy" -}}
 {{- $enabled := toString .Values.admissionPolicy.enabled }}
 {{- if ne $enabled "auto" }}
@@ -109,7 +109,7 @@ installs that may have rights in namespaces only. */}}
 {{- else if and .Values.watchNamespaces (not .Values.crds.install) }}
 {{- "false" }}
 {{- else }}
-{{- semverCompare ">=1.30.0-0" .Capabilities.KubeVersion.Version }}
+{{- "true" }}
 {{- end }}
 {{- end }}
 

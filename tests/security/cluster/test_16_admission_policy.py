@@ -60,7 +60,7 @@ def granted(name: str, rights: tuple[list[str], dict[str, list[str]]]) -> list[J
 async def in_force(operator: Kubectl, admin: Kubectl) -> None:
     """Waits until the apiserver enforces the policy: it learns of a new policy a moment after the policy is stored.
 
-    A server without the policy, such as one of Kubernetes before 1.30, is not waited for.
+    A server without the policy is not waited for.
     """
     async def enforced() -> bool:
         return "ValidatingAdmissionPolicy" in operator.admits(item("v1", "ConfigMap", "probe"))

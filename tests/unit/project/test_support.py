@@ -52,6 +52,14 @@ def test_the_oldest_kubernetes_is_the_charts() -> None:
     assert CHART["kubeVersion"] == f">={first(row('Kubernetes')[0])}.0-0"
 
 
+def test_the_oldest_kubernetes_has_what_drains_replicas() -> None:
+    """``lifecycle.preStop.sleep`` is KEP-3960: off by default in 1.29, where the apiserver refuses such a pod."""
+    golden = (ROOT / "tests" / "golden" / "manifests" / "cpu" / "deployment.yaml").read_text()
+    container = yaml.safe_load(golden)["spec"]["template"]["spec"]["containers"][0]
+    assert "sleep" in container["lifecycle"]["preStop"]
+    assert tuple(map(int, first(row("Kubernetes")[0]).split("."))) >= (1, 30)
+
+
 def test_the_oldest_python_is_the_packages() -> None:
     supported, tested = map(first, row("Python"))
     assert PROJECT["requires-python"] == f">={supported}"
