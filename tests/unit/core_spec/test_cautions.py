@@ -35,6 +35,9 @@ def fields(raw: dict[str, Any]) -> list[str]:
     ({**EVALUATED, "placement": {"classes": [
         {"name": "a", "gpu": {"product": PRODUCT}}, {"name": "b"}, {"name": "c", "accelerator": "cpu"}]}},
      ["spec.placement.classes[1].gpu.product"]),
+    ({**EVALUATED, "placement": {"accelerator": "cpu"}, "rollout": {"steps": [{"weight": 50}, {"weight": 100}]}},
+     ["spec.rollout.steps[1].weight"]),
+    ({**EVALUATED, "placement": {"accelerator": "cpu"}, "rollout": {"steps": [{"weight": 50}, {"weight": 99}]}}, []),
 ])
 def test_what_is_left_out(raw: dict[str, Any], expected: list[str]) -> None:
     assert fields(raw) == expected

@@ -24,7 +24,7 @@ class Caution:
 
 def cautions(spec: Spec) -> tuple[Caution, ...]:
     """None where ``spec`` says all that a model in production needs."""
-    return (*_synthetic_data(spec), *_any_product(spec))
+    return (*_synthetic_data(spec), *_any_product(spec), *_full_steps(spec))
 
 
 def _synthetic_data(spec: Spec) -> Iterator[Caution]:
@@ -43,6 +43,15 @@ def _any_product(spec: Spec) -> Iterator[Caution]:
                 yield from _without_product(f"spec.placement.classes[{index}].gpu.product", one.gpu)
     elif spec.placement.accelerator == "gpu":
         yield from _without_product("spec.placement.gpu.product", spec.placement.gpu)
+
+
+def _full_steps(spec: Spec) -> Iterator[Caution]:
+    for index, step in enumerate(spec.rollout.steps):
+        if step.weight == 100:
+            yield Caution(field=f"spec.rollout.steps[{index}].weight",
+                          message="is 100, which is no step: promotion follows the last step below 100, so there is no "
+                                  "analysis under all traffic",
+                          remedy="leave this step out, or write a share below 100")
 
 
 def _without_product(field: str, gpu: GPUSpec | None) -> Iterator[Caution]:

@@ -44,7 +44,8 @@ class GatewaySpec(SpecModel):
     parent_refs: tuple[ParentRefSpec, ...] = Field(min_length=1, max_length=8)
     """Gateways that the routes attach to."""
     hostnames: tuple[Hostname, ...] = Field(min_length=1, max_length=16)
-    """Host names of the HTTPRoute, which takes what begins with /v2; a wildcard such as *.example.com is allowed."""
+    """Host names of the HTTPRoute, which takes what begins with /v2, of a language model with /v1; a wildcard such as
+    *.example.com is allowed."""
     grpc_hostnames: tuple[Hostname, ...] = Field(default=(), max_length=16)
     """Host names of the GRPCRoute; none: no GRPCRoute is made. They must not overlap with hostnames: at one listener a
     Gateway accepts either an HTTPRoute or a GRPCRoute for a host name, never both."""

@@ -66,7 +66,8 @@ class RolloutSpec(SpecModel):
     """Replicas above the wanted number during a rollout. With 0, Canary exchanges them one at a time, so that one fewer
     than wanted serves while a new one starts."""
     steps: tuple[CanaryStep, ...] = Field(default=(), max_length=20)
-    """With Canary: rising shares of the traffic, with an analysis at each. None: one replica, analysed once."""
+    """With Canary: rising shares of the traffic, with an analysis at each, and no pause between them. A step of 100 is
+    left out: promotion is that step. None: one replica, analysed once."""
     analysis: AnalysisSpec = Field(default_factory=AnalysisSpec)
     """What the new revision is held to."""
     gateway: GatewaySpec | None = None
@@ -77,7 +78,8 @@ class RolloutSpec(SpecModel):
     the traffic back when no replica of the new one answers in that time; the third time the new one is given up."""
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
-    enginewright.io/promote; with Recreate, before the old revision is stopped."""
+    enginewright.io/promote: after the last step, whose share the new revision keeps meanwhile; with Recreate, before
+    the old revision is stopped."""
     require_objective: bool = False
     """Refuse a new revision that misses spec.objective.latency. One that misses it in the build never starts; one that
     misses it live, where its replicas export latencies, is rolled back. Where too few requests were measured to know
