@@ -32,7 +32,8 @@ def test_engines_are_as_fast_as_the_figures_say() -> None:
                        for name in ("eager FP32", "torch.compile FP16 with CUDA graphs"))
     assert eager
     assert compiled
-    assert f"**{float(eager[1]):.1f} ×** eager PyTorch, **{float(compiled[1]):.2f} ×** `torch.compile`" in README
+    assert f"**{float(eager[1]):.1f} ×** eager PyTorch in FP32, **{float(compiled[1]):.2f} ×** `torch.compile` in " \
+           "FP16 with CUDA graphs" in README
 
 
 def test_the_gate_is_as_strict_as_the_figures_say() -> None:
@@ -44,6 +45,8 @@ def test_rollouts_lose_as_few_requests_as_the_figures_say() -> None:
     found = measured("rollouts.json")["summary"]
     assert f"**{found['requests']:,} requests, {found['failed']} failed** | through {found['rollouts']} good and " \
            f"{found['rollbacks']} bad revisions" in README
+    assert f"{found['retried']} were sent a second time" in README
+    assert f"{found['retried']} were sent a second time" in (BENCHMARKS / "README.md").read_text()
 
 
 def test_the_explanation_is_that_of_the_run_that_the_picture_shows() -> None:

@@ -110,7 +110,7 @@ def test_commands_and_their_options_exist(program: str) -> None:
                 continue
             seen += 1
             assert verb in KNOWN[program], f"{ids(page)}: {line}"
-            given = {word.partition("=")[0] for word in rest if word.startswith("-")}
+            given = {word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"}
             assert given <= options(KNOWN[program][verb]), f"{ids(page)}: {line}"
     assert seen > 3
 
