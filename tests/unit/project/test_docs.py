@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -51,6 +52,27 @@ def test_examples_are_valid(path: Path) -> None:
     spec = parse_spec(document["spec"])
     assert isinstance(spec, Spec), spec
     assert tuple(validate(spec)) == ()
+
+
+def _pods_of_kubectl_run() -> list[Any]:
+    """What ``--overrides`` of the documents' ``kubectl run`` gives, as a parameter for each; ``None`` without any."""
+    calls = [(path, call) for path in DOCUMENTS for call in re.findall(
+        r"^ *kubectl run .*?(?:[^\\'\n]|'.*?')$", path.read_text(), re.MULTILINE | re.DOTALL)]
+    found = [(path, re.search(r"--overrides='(.*?)'", call, re.DOTALL)) for path, call in calls]
+    return [pytest.param(json.loads(match[1]) if match else None, id=ids(path)) for path, match in found]
+
+
+@pytest.mark.parametrize("pod", _pods_of_kubectl_run())
+def test_a_namespace_of_restricted_pods_takes_those_that_documents_run(pod: Any) -> None:
+    spec = pod["spec"]
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in spec["containers"]:
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_documents_run_such_pods() -> None:
+    assert len(_pods_of_kubectl_run()) == 2
 
 
 def test_the_readme_shows_the_example_that_it_names() -> None:
