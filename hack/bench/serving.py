@@ -14,7 +14,7 @@ from enginewright_builder.engines.base import Artifact, Engine
 from enginewright_builder.load import encode, run_on_time
 from enginewright_builder.sweep.bench import window
 from enginewright_builder.tensors import Tensors
-from enginewright_builder.triton.prove import Case, prove
+from enginewright_builder.triton.prove import Case, prove_on
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 
@@ -41,7 +41,7 @@ def compare(name: str, artifact: Artifact, engine: Engine, inputs: Tensors, scra
     finally:
         runner.close()
     # A server that sends empty answers is fast.
-    prove(scratch, MODEL, [Case(inputs=inputs, expected=expected)], gpus=(0,))
+    run_on_time(_prove(scratch, Case(inputs=inputs, expected=expected)))
     served, layers = run_on_time(_served(scratch, inputs, batch))
     return {"model": name, "batch": batch, "candidate": artifact.rung.name, "device_ms": round(device, 4),
             "bare_ms": round(bare, 4), "triton_ms": round(served, 4), "layers": layers}
@@ -56,6 +56,11 @@ def _median(call: Any) -> float:
         call()
         times.append((time.perf_counter() - begin) * 1e3)
     return float(np.median(times))
+
+
+async def _prove(repository: Path, case: Case) -> None:
+    async with TritonServer(repository, gpus=(0,)) as server:
+        await prove_on(server, MODEL, [case])
 
 
 async def _served(repository: Path, inputs: Tensors, batch: int) -> tuple[float, dict[str, float]]:

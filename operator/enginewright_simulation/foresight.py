@@ -30,8 +30,6 @@ CORRECTIONS = 6
 # The allowance is used up when so much of it is.
 CLOSE = 0.93
 
-Lateness = Callable[[int], float]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:

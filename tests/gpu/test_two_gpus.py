@@ -21,9 +21,10 @@ from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.pod.fits import devices
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.device_memory import free_bytes
-from enginewright_builder.triton.prove import Case, prove
+from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
+from support.own_server import prove
 
 pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus, pytest.mark.timeout(600)]
 

@@ -62,16 +62,6 @@ def drawn_lower_bound(means: Floats, count: int) -> float:
     return low
 
 
-def covers(scores: Array, mean: float) -> npt.NDArray[np.bool_]:
-    """Whether the bound of each row of ``scores`` (``[sets, n]``) is at most ``mean``, without searching for it."""
-    clipped = np.clip(np.asarray(scores, np.float64), 0.0, 1.0)
-    if _right_or_wrong(clipped):
-        right = clipped.sum(axis=1)
-        exact: npt.NDArray[np.bool_] = special.betainc(right, clipped.shape[1] - right + 1, mean) >= _ALPHA
-        return np.asarray(exact | (right == 0), np.bool_)
-    return _chance(_shared_out(clipped), mean, clipped.shape[1]) >= _ALPHA
-
-
 def _right_or_wrong(scores: Floats) -> bool:
     return bool(np.isin(scores, (0.0, 1.0)).all())
 

@@ -323,9 +323,6 @@ class Ascent:
                     self._timings.setdefault(name, {})[batch] = self._watch.timing(name, batch, times)
         return heats
 
-    def _racing(self) -> list[Candidate]:
-        return [one for one in self.candidates if one.runner and self._races(one)]
-
     def _races(self, candidate: Candidate) -> bool:
         """Others are timed once, for the record."""
         return candidate.wanted and candidate.passes(self.workshop.accuracy.tolerance)

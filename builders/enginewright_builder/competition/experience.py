@@ -1,7 +1,7 @@
 """What the benchmarks tell about a candidate that was not built yet: how fast, whether it passes, how long it takes.
 
-``experience.json`` holds what was measured of each benchmarked model, and what is assumed of what was not; ``hack/
-trial_order`` makes it from ``docs/benchmarks``. A model that is made of the same kinds of operators
+``experience.json`` holds what was measured of each benchmarked model, and what is assumed of what was not;
+``studies/trial_order`` makes it from ``docs/benchmarks``. A model that is made of the same kinds of operators
 (:class:`~enginewright_builder.measure.look.Look`) counts most, every other a little. Pure, but for reading that file.
 """
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from enginewright_builder.contract import ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.load import run_on_time
 from enginewright_builder.shapes import takes_batches
 from enginewright_builder.steps import COMPARED_SECONDS
 from enginewright_builder.sweep.bench import Bench, make_requests
@@ -16,33 +15,11 @@ from enginewright_builder.sweep.result import Point
 from enginewright_builder.tensors import Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.repository import write_model
-from enginewright_builder.triton.server import TritonServer
 
 
 def plain(artifact: Artifact) -> ServingChoice:
     """Without a dynamic batcher, and with one instance: what a configuration gives that says nothing of either."""
     return ServingChoice(max_batch_size=int(takes_batches(artifact.interface)), instance_count=1)
-
-
-def serve_plainly(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, concurrency: int,
-                  objective: ObjectiveRequest, cores: int, gpus: tuple[int, ...] = ()) -> Point:
-    """One point on a server of its own, at ``concurrency`` requests in flight. ``inputs`` are single samples.
-
-    Raises :class:`UserError` ``ServerLoadFailed``.
-    """
-    root = workspace / "plain-repository"
-    root.mkdir(parents=True, exist_ok=True)
-    try:
-        return run_on_time(_point(artifact, model_name, inputs, root, concurrency, objective, cores, gpus))
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-async def _point(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], root: Path, concurrency: int,
-                 objective: ObjectiveRequest, cores: int, gpus: tuple[int, ...]) -> Point:
-    async with TritonServer(root, gpus=gpus) as server:
-        return await serve_plainly_on(server, root, artifact, model_name, inputs, concurrency=concurrency,
-                                      objective=objective, cores=cores, gpus=gpus)
 
 
 async def serve_plainly_on(server: Server, root: Path, artifact: Artifact, model_name: str, inputs: Sequence[Tensors],

@@ -12,10 +12,10 @@ import grpc.aio
 
 from enginewright_builder.contract import ENERGY, BatchingRequest, InstancesRequest, ObjectiveRequest, ServingChoice
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.load import Channels, run_on_time
+from enginewright_builder.load import Channels
 from enginewright_builder.measure.energy import Meter, require_energy
 from enginewright_builder.measure.layers import Layers
-from enginewright_builder.sweep.bench import Bench, make_requests, workspace_repository
+from enginewright_builder.sweep.bench import Bench, make_requests
 from enginewright_builder.sweep.confirm import confirm
 from enginewright_builder.sweep.curve import CALL_TIMEOUT
 from enginewright_builder.sweep.objective import met, requests_to_show, shown
@@ -23,13 +23,11 @@ from enginewright_builder.sweep.reasons import reason
 from enginewright_builder.sweep.result import Point, ServicePoint, SweepResult
 from enginewright_builder.sweep.search import Search, run
 from enginewright_builder.sweep.space import Space, Trial
-from enginewright_builder.system import available_cpus
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.repository import write_model
-from enginewright_builder.triton.server import TritonServer
 
-__all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "Task", "sweep", "sweep_on"]
+__all__ = ["Layers", "Point", "ServicePoint", "SweepResult", "Task", "sweep_on"]
 
 # Shares of the budget: points themselves (loads and warm-up lie between them), and the service curve after them.
 # A search seldom needs all the measurements it may take.
@@ -69,27 +67,6 @@ class Task:
     def stepped(self) -> bool:
         """Whether a request is one step of a sequence."""
         return isinstance(self.inputs[0], Steps)
-
-
-def sweep(artifact: Artifact, model_name: str, inputs: Sequence[Tensors], workspace: Path, *, max_batch_size: int,
-          objective: ObjectiveRequest, batching: BatchingRequest, instances: InstancesRequest,
-          budget_seconds: float = 90.0, max_measurements: int = 12, cores: int = 0, gpus: tuple[int, ...] = (),
-          progress: Callable[[float, str], None] = lambda fraction, detail: None) -> SweepResult:
-    """On a server of its own. Raises :class:`UserError` ``ServerLoadFailed``, or ``ServerMissing`` when there is no
-    tritonserver on this machine."""
-    task = Task(artifact=artifact, model_name=model_name, inputs=inputs, max_batch_size=max_batch_size,
-                objective=objective, batching=batching, instances=instances, budget_seconds=budget_seconds,
-                max_measurements=max_measurements, cores=cores or available_cpus(), gpus=gpus, progress=progress)
-    root = workspace_repository(workspace)
-    try:
-        return run_on_time(_sweep(task, root))
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-async def _sweep(task: Task, root: Path) -> SweepResult:
-    async with TritonServer(root, gpus=task.gpus) as server:
-        return await sweep_on(server, root, task)
 
 
 async def sweep_on(server: Server, root: Path, task: Task) -> SweepResult:

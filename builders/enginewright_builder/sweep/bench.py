@@ -7,7 +7,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 
@@ -244,10 +243,3 @@ def make_requests(model_name: str, inputs: Sequence[Tensors], max_batch_size: in
         raise UserError("EvaluationEmpty", "there is no input to measure with", field="spec.accuracy.evaluation",
                         remedy="give at least one sample")
     return requests
-
-
-def workspace_repository(workspace: Path) -> Path:
-    """A folder for the sweep's own repository, apart from the one that is published."""
-    root = workspace / "sweep-repository"
-    root.mkdir(parents=True, exist_ok=True)
-    return root

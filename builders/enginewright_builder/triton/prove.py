@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import grpc.aio
@@ -20,7 +19,6 @@ from enginewright_builder.load.requests import TruncatedAnswerError, decode, enc
 from enginewright_builder.names import missed_share
 from enginewright_builder.tensors import Steps, Tensors
 from enginewright_builder.triton.client import LOAD_REMEDY, Server
-from enginewright_builder.triton.server import TritonServer
 
 # How often each request whose answers are recorded is asked: enough to see whether they differ from run to run.
 REPEATS = 4
@@ -56,24 +54,14 @@ class Proof:
     answers: tuple[tuple[Tensors, ...], ...] = ()
 
 
-def prove(repository: Path, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
-          deadline_seconds: float = 120.0, gpus: tuple[int, ...] = (), repeated: Sequence[Tensors] = ()) -> Proof:
-    """Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the server does not get ready
-    in time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
-    async def fresh() -> Proof:
-        async with TritonServer(repository, ready_seconds=deadline_seconds, gpus=gpus) as server:
-            return await prove_on(server, model_name, cases, tolerance=tolerance, deadline_seconds=deadline_seconds,
-                                  repeated=repeated)
-
-    return asyncio.run(fresh())
-
-
 async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
                    deadline_seconds: float = 120.0, repeated: Sequence[Tensors] = (), mixed: Sequence[Case] = (),
                    loss: float = 0.0) -> Proof:
     """Of a model in the repository of ``server``, which has loaded nothing before. ``mixed`` are single requests of
-    different length that are sent at once: what runs together may turn an answer by a cosine of ``1 - loss``. Raises as
-    :func:`prove` does."""
+    different length that are sent at once: what runs together may turn an answer by a cosine of ``1 - loss``.
+
+    Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the model does not get ready in
+    time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
     if not cases:
         raise ValueError("a proof needs at least one case")
     loaded = await server.load(model_name, deadline_seconds=deadline_seconds)

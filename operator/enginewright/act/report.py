@@ -13,7 +13,7 @@ from enginewright.clients.errors import ClientError, NotFoundError, RefusedError
 from enginewright.clients.events import EventRecorder, Subject
 from enginewright.clients.kube import KubeClient
 from enginewright.core import conditions
-from enginewright.core.conditions import bad, find
+from enginewright.core.conditions import bad
 from enginewright.core.internal import INTERNAL, has_old_places, joined, stored
 from enginewright.core.observed import ObjectView
 from enginewright.core.plan import Event
@@ -95,11 +95,6 @@ def refused(
     observed, and stays true."""
     verdict = bad(Condition.READY, reason, message)
     return conditions.refused(view.status, status, (verdict,), view.generation, now)
-
-
-def was_refused(view: ObjectView, reason: Reason) -> bool:
-    """Whether the object already says so."""
-    return find(view.status.get("conditions"), Condition.READY).get("reason") == reason
 
 
 def plain(value: Any) -> Any:

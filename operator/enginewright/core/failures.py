@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -26,14 +26,6 @@ class Trials:
     other_failed: float
     other_requests: float
     rounds: int = 1
-
-
-def more_failures(rounds: Iterable[Trials]) -> float:
-    """Natural logarithm of the evidence that the one side fails more often than the other: see :class:`Failures`."""
-    evidence = Failures()
-    for one in rounds:
-        evidence.add(one)
-    return evidence.grown()
 
 
 class Failures:

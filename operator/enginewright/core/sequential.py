@@ -38,14 +38,6 @@ def of_beginning(alpha: float, before: int) -> float:
     return alpha / (before + 1) ** 2
 
 
-def confidence_sequence(values: Sequence[float], weights: Sequence[float], alpha: float) -> Interval | None:
-    """The mean of ``values`` at every moment of the series at once; None before it is known."""
-    series = Series()
-    for value, weight in zip(values, weights, strict=True):
-        series.add(value, weight)
-    return series.interval(alpha)
-
-
 class Series:
     """Values one by one, with the sums that their confidence sequence is made of: one more costs the same whatever
     their number, and nothing is forgotten or approximated. Mean, spread and lag-one correlation are functions of sums

@@ -12,10 +12,11 @@ import pytest
 
 from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
 from enginewright_builder.engines.base import Artifact
-from enginewright_builder.evidence.before import plain, serve_plainly
+from enginewright_builder.evidence.before import plain
 from enginewright_builder.measure.energy import LEAST_ENERGY_SECONDS, Meter, Reading
-from enginewright_builder.sweep import bench, sweep
+from enginewright_builder.sweep import Task, bench
 from enginewright_builder.sweep.bench import METERED_SECONDS
+from support.own_server import serve_plainly, sweep
 
 pytestmark = pytest.mark.triton
 INPUTS = [{"x": np.ones((1, 4, 8), np.float32)}]
@@ -36,6 +37,11 @@ class Counting:
         self.closed += 1
 
 
+def task(artifact: Artifact, **settings: Any) -> Task:
+    return Task(artifact=artifact, model_name="multiply", inputs=INPUTS, cores=1, objective=ObjectiveRequest(),
+                instances=InstancesRequest(count=1), **settings)
+
+
 def test_every_point_has_what_the_device_did_and_the_best_has_it_over_seconds(
     artifact: Artifact, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,9 +51,8 @@ def test_every_point_has_what_the_device_did_and_the_best_has_it_over_seconds(
         return meter
 
     monkeypatch.setattr("enginewright_builder.triton.server.open_meter", opened)
-    result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=4, cores=1, objective=ObjectiveRequest(),
-                   batching=BatchingRequest(max_queue_delay_us=0), instances=InstancesRequest(count=1),
-                   budget_seconds=8, max_measurements=2)
+    result = sweep(task(artifact, max_batch_size=4, batching=BatchingRequest(max_queue_delay_us=0), budget_seconds=8,
+                        max_measurements=2), tmp_path)
     assert meter.closed == 1
     assert result.best in result.points
     for point in result.points:
@@ -76,9 +81,8 @@ def test_what_is_measured_again_has_the_requests_of_both_windows(
     # Energy would be measured in a window more, where this machine tells it.
     monkeypatch.setattr("enginewright_builder.triton.server.open_meter", lambda gpus: None)
     monkeypatch.setattr("enginewright_builder.sweep.search.in_doubt", lambda points, best, objective: [best])
-    result = sweep(artifact, "multiply", INPUTS, tmp_path, max_batch_size=1, cores=1, objective=ObjectiveRequest(),
-                   batching=BatchingRequest(), instances=InstancesRequest(count=1), budget_seconds=300,
-                   max_measurements=3)
+    result = sweep(task(artifact, max_batch_size=1, batching=BatchingRequest(), budget_seconds=300,
+                        max_measurements=3), tmp_path)
     assert "3 measurements, 1 of them again" in result.reason
     assert len(windows) == 3
     assert len(result.points) == 2

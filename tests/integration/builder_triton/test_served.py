@@ -22,12 +22,13 @@ from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, closed_loop, encode
 from enginewright_builder.load.requests import decode
-from enginewright_builder.sweep import sweep
+from enginewright_builder.sweep import Task
 from enginewright_builder.triton import device_memory, process
 from enginewright_builder.triton.model_config import model_config
-from enginewright_builder.triton.prove import Case, difference, prove
+from enginewright_builder.triton.prove import Case, difference
 from enginewright_builder.triton.repository import served_model, write_model
 from enginewright_builder.triton.server import TritonServer
+from support.own_server import prove, sweep
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 RANDOM = np.random.default_rng(1)
@@ -266,18 +267,11 @@ async def test_sweep_measures_chooses_and_leaves_nothing(artifact: Artifact, tmp
     steps: list[float] = []
     result = await asyncio.to_thread(
         sweep,
-        artifact,
-        "multiply",
-        [{"x": rows(1, 4)}, {"x": rows(2, 4)}],
+        Task(artifact=artifact, model_name="multiply", inputs=[{"x": rows(1, 4)}, {"x": rows(2, 4)}],
+             max_batch_size=4, cores=2, objective=ObjectiveRequest(latency_ms=500),
+             batching=BatchingRequest(max_queue_delay_us=0), instances=InstancesRequest(), budget_seconds=40,
+             max_measurements=4, progress=lambda fraction, detail: steps.append(fraction)),
         tmp_path,
-        max_batch_size=4,
-        cores=2,
-        objective=ObjectiveRequest(latency_ms=500),
-        batching=BatchingRequest(max_queue_delay_us=0),
-        instances=InstancesRequest(),
-        budget_seconds=40,
-        max_measurements=4,
-        progress=lambda fraction, detail: steps.append(fraction),
     )
     assert result.best in result.points
     assert 1 <= len(result.points) <= 4

@@ -19,11 +19,12 @@ from onnx import numpy_helper
 from enginewright_builder.contract import SMOKE_FILE, ServingChoice
 from enginewright_builder.engines.base import Artifact
 from enginewright_builder.pod import smoke
-from enginewright_builder.triton.prove import Case, prove
+from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
 from enginewright_builder.triton.smoke_record import choose, record
 from support.apiserver import eventually
+from support.own_server import prove
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
 WEIGHTS = np.random.default_rng(7).standard_normal((8, 4)).astype(np.float32)

@@ -7,18 +7,14 @@ import contextlib
 import selectors
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from enginewright_builder import sweep as sweep_package
-from enginewright_builder.contract import BatchingRequest, InstancesRequest, ObjectiveRequest
-from enginewright_builder.engines.base import Artifact
-from enginewright_builder.evidence import before
+from enginewright_builder import proving
 from enginewright_builder.load import __main__ as by_hand
 from enginewright_builder.load import run_on_time
-
-ARTIFACT: Any = object.__new__(Artifact)
 
 
 class StoppedError(ValueError):
@@ -45,17 +41,15 @@ def by_command(folder: Path) -> None:
     by_hand.main(["--url", "localhost:1", "--model", "m"])
 
 
-def in_the_sweep(folder: Path) -> None:
-    sweep_package.sweep(ARTIFACT, "m", [], folder, max_batch_size=4, objective=ObjectiveRequest(),
-                        batching=BatchingRequest(), instances=InstancesRequest(), cores=2)
+def by_a_build(folder: Path) -> None:
+    request = SimpleNamespace(device=SimpleNamespace(accelerator="cpu"))
+    handed: Any = SimpleNamespace(told=SimpleNamespace(request=request), staging=folder)
+    unused: Any = None
+    proving.prove_finalists(handed, proving.OwnServers(folder), unused, unused)
 
 
-def before_it(folder: Path) -> None:
-    before.serve_plainly(ARTIFACT, "m", [], folder, concurrency=1, objective=ObjectiveRequest(), cores=2)
-
-
-@pytest.mark.parametrize(("measure", "module", "inner"), [
-    (by_command, by_hand, "_run"), (in_the_sweep, sweep_package, "_sweep"), (before_it, before, "_point")])
+@pytest.mark.parametrize(("measure", "module", "inner"), [(by_command, by_hand, "_run"),
+                                                          (by_a_build, proving, "_measure")])
 def test_each_measurement_is_on_it(measure: Callable[[Path], None], module: Any, inner: str, tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped once the loop is known: nothing is written, started or sent."""
@@ -66,7 +60,6 @@ def test_each_measurement_is_on_it(measure: Callable[[Path], None], module: Any,
         raise StoppedError
 
     monkeypatch.setattr(module, inner, stop)
-    monkeypatch.setattr(module, "write_model", lambda *arguments, **settings: None, raising=False)
     with contextlib.suppress(StoppedError):
         measure(tmp_path)
     assert [type(one) for one in seen] == [selectors.SelectSelector]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from enginewright.core.scaling import Capacity, ScaleLimits
 from enginewright.core.scaling.arrivals import Interval
-from enginewright.core.scaling.floor import Fleet, late_shares, least_floor
+from enginewright.core.scaling.floor import Fleet, Shares, _shares, _steps, least_floor
 from enginewright.core.scaling.lost import added, found_queued, lost
 from enginewright.core.scaling.needs import Parts
 from enginewright.core.signals import Sample
@@ -108,13 +108,18 @@ def cells(*rates: float) -> list[Interval]:
     return [Interval(time=5.0 * place, seconds=5.0, arrived=5.0 * rate) for place, rate in enumerate(rates, start=1)]
 
 
+def late_shares(load: list[Interval], floor: int) -> Shares:
+    """Had there never been fewer than ``floor`` replicas."""
+    return _shares(_steps(load, fleet()), floor, fleet())
+
+
 CALM, BURST = [20.0] * 60, [150.0] * 12
 
 
 def test_a_steady_load_wins_nothing_back_by_more_replicas() -> None:
     """What is late then is late by chance, with as many as are needed."""
-    assert late_shares(cells(*CALM), 2, fleet()).all > 0
-    assert late_shares(cells(*CALM), 2, fleet()).short == 0
+    assert late_shares(cells(*CALM), 2).all > 0
+    assert late_shares(cells(*CALM), 2).short == 0
     assert least_floor(cells(*CALM), fleet(), 2, 12, 0.01, 0.0) == 2
 
 
@@ -123,7 +128,7 @@ def test_what_comes_back_is_awaited_with_more_the_less_may_be_lost() -> None:
     floors = [least_floor(load, fleet(), 2, 15, 0.05, left) for left in (0.05, 0.02, 0.0)]
     assert floors == sorted(floors)
     assert floors[0] < floors[-1] <= 15
-    assert late_shares(load, floors[-1], fleet()).short <= 0.05 * late_shares(load, 2, fleet()).short
+    assert late_shares(load, floors[-1]).short <= 0.05 * late_shares(load, 2).short
 
 
 def test_after_a_loss_more_is_kept_for_the_next_burst() -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from enginewright.core.failures import MOST_PROOF_A_ROUND, Trials, more_failures
-from enginewright.core.sequential import FEWEST_VALUES, Series, confidence_sequence
+from enginewright.core.failures import MOST_PROOF_A_ROUND, Trials
+from enginewright.core.sequential import FEWEST_VALUES, Series
+from support.added import confidence_sequence, more_failures
 
 ALPHA = 0.05
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from enginewright.core.comparison import Limits, Question, compare
 from enginewright.core.comparison.latency import ALPHA, ENOUGH_REQUESTS, PAIR_REQUESTS, Part, _log_ratio
 from enginewright.core.comparison.tally import TOLERABLE, Sums, sums_of
-from enginewright.core.failures import Trials, more_failures
+from enginewright.core.failures import Trials
 from enginewright.core.sequential import (
     CORRELATION_ERRORS,
     FEWEST_VALUES,
@@ -22,9 +22,9 @@ from enginewright.core.sequential import (
     MOST_CORRELATION,
     SHARPEST_AT,
     Interval,
-    confidence_sequence,
 )
 from enginewright.core.signals import Round, SignalWindow, Traffic
+from support.added import confidence_sequence, more_failures
 
 Pairs = Sequence[tuple[Traffic, Traffic]]
 QUESTION = Question(key="k", stable="old", candidate="new", model="m", limits=Limits(milliseconds=10.0, watched=5.0))

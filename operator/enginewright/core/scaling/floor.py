@@ -62,11 +62,6 @@ class Shares(NamedTuple):
     short: float
 
 
-def late_shares(cells: Sequence[Interval], floor: int, fleet: Fleet) -> Shares:
-    """Had there never been fewer than ``floor`` replicas."""
-    return _shares(_steps(cells, fleet), floor, fleet)
-
-
 class _Step(NamedTuple):
     """A cell with its ``rate`` and the replicas that are ``enough`` for it, which no floor changes."""
 
