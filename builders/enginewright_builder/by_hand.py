@@ -171,7 +171,7 @@ def _check_task(options: argparse.Namespace) -> None:
     for name in _OF_INFER if generates else _OF_GENERATE:
         if getattr(options, name) != parser.get_default(name):
             raise ContractError(f"--{name.replace('_', '-')}: got {quoted(getattr(options, name))}, and it "
-                                f"{'says nothing of a language model' if generates else 'is of language models'}; "
+                                f"{'does not apply' if generates else 'applies'} to language models; "
                                 f"{'leave it out' if generates else 'leave it out, or add --task generate'}")
 
 

@@ -110,7 +110,7 @@ def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorS
                        f"{field}.mask", step.mask, f"name one of {', '.join(inputs)} that has 1 for each token and 0 "
                                                    "for padding")
     if len(spec.shape) != _TOKENS:
-        raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}, and {step.function} is of [batch, tokens, "
+        raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}, and {step.function} needs [batch, tokens, "
                        "width]", f"{field}.output", shape_text(spec.shape),
                        "name the output that has a vector for each token")
     return dataclasses.replace(spec, shape=(spec.shape[0], spec.shape[2]))
@@ -118,7 +118,7 @@ def _after(step: PostprocessStep, spec: TensorSpec, inputs: Mapping[str, TensorS
 
 def _best_few_of(step: PostprocessStep, spec: TensorSpec, field: str) -> TensorSpec:
     if len(spec.shape) != ALONE:
-        raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}, and {step.function} is of [batch, classes]",
+        raise _invalid(f"output {spec.name!r} is {shape_text(spec.shape)}, and {step.function} needs [batch, classes]",
                        f"{field}.output", shape_text(spec.shape), "name an output with a score for each class")
     _check_k(step, spec.shape[1], field)
     return dataclasses.replace(spec, shape=(spec.shape[0], step.k))

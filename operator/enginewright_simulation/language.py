@@ -43,11 +43,11 @@ def chosen(options: argparse.Namespace) -> bool:
     if not given:
         return False
     if options.step_ms is None:
-        raise InputError(f"{_option(given[0])}: is of a language model; write --step-ms, --request-ms and --input-ms, "
-                         "or leave it out")
+        raise InputError(f"{_option(given[0])}: applies to a language model; write --step-ms, --request-ms and "
+                         "--input-ms, or leave it out")
     for name in _OTHERS:
         if getattr(options, name) is not None:
-            raise InputError(f"{_option(name)}: is of answers as a whole, and --step-ms of a language model; leave one "
+            raise InputError(f"{_option(name)}: applies to whole answers, and --step-ms to a language model; leave one "
                              "of them out")
     for name in ("request_ms", "input_ms"):
         if getattr(options, name) is None:

@@ -46,7 +46,7 @@ def check_detection(task: TaskRequest, output: str, outputs: Sequence[str]) -> b
                       task.metric, "let function objectDetection of spec.interface.postprocess make boxes, or write "
                                    "another metric")
     if task.metric in DETECTION and output not in (SCORES, LABELS, BOXES):
-        raise invalid(f"{task.metric} is of {SCORES}, {LABELS} and {BOXES} together, not of {output}", "output", output,
+        raise invalid(f"{task.metric} needs {SCORES}, {LABELS} and {BOXES} together, not {output}", "output", output,
                       "remove it")
     return task.metric in DETECTION
 

@@ -28,7 +28,8 @@ def count(request: BuildRequest, exported: ExportedModel, sample: Tensors, figur
     if budget.left < appraisal.SECONDS:
         return Counted(notes=(appraisal.too_late(budget, "the roofline was"),))
     if exported.missing:
-        return Counted(notes=("The roofline was not measured: it counts operators of ONNX, which this model has not.",))
+        return Counted(notes=("The roofline was not measured: it counts operators of ONNX, which this model does "
+                              "not have.",))
     found, notes = _measure_work(exported, sample, figures, request.device.accelerator)
     return Counted(work=found[0], ceilings=found[1], notes=notes) if found else Counted(notes=notes)
 

@@ -52,12 +52,12 @@ def _other_tokens(folder: Path, source: Path, field: str) -> str:
     if (folder / _TOKENIZER).is_file() and (source / _TOKENIZER).is_file():
         own, others = _tokens(folder, field), _tokens(source, "spec.source.uri")
         other = next((number for number in sorted(own) if others.get(number, own[number]) != own[number]), None)
-        return "" if other is None else (f"its tokeniser is another: token {other} is {own[other]!r}, and "
+        return "" if other is None else (f"its tokeniser differs: token {other} is {own[other]!r}, and "
                                          f"{others[other]!r} of the source")
     for name in _OTHERS:
         if (folder / name).is_file() and (source / name).is_file():
             same = (folder / name).read_bytes() == (source / name).read_bytes()
-            return "" if same else f"its tokeniser is another: {name} differs from the source's"
+            return "" if same else f"its tokeniser differs: {name} differs from the source's"
     return f"its tokeniser cannot be compared with the source's: save both as {_TOKENIZER}"
 
 

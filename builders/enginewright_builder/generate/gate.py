@@ -154,10 +154,10 @@ def check_words(prompts: Sequence[tuple[int, ...]], candidate: Sequence[tuple[in
                          min(len(ours), len(theirs)))
             what = f"prompt {number}" if number < len(texts) else "a conversation"
             return (f"it reads {what} as other tokens from place {place} on ({len(theirs)} in all, the "
-                    f"reference {len(ours)}): its tokeniser or chat template is another")
+                    f"reference {len(ours)}): its tokeniser or chat template differs")
     for number, (text, other) in enumerate(zip(texts, candidate_texts, strict=True)):
         if text != other:
-            return f"it writes the tokens of answer {number} as another text: its tokeniser is another"
+            return f"it writes the tokens of answer {number} as another text: its tokeniser differs"
     return ""
 
 

@@ -246,7 +246,7 @@ def _check_operators(model: onnx.ModelProto, source: Path) -> None:
     unknown = sorted({node.op_type for node in model.graph.node
                       if not onnx.defs.has(node.op_type, versions.get(node.domain, 1), node.domain)})
     if unknown:
-        raise UserError("UnsupportedOperator", f"{source.name} has operators of TensorFlow that ONNX has not: "
+        raise UserError("UnsupportedOperator", f"{source.name} has operators of TensorFlow that ONNX does not have: "
                         f"{', '.join(unknown[:8])}", field=_FIELD, value=unknown[0],
                         remedy="write the forward pass without them, or give ONNX")
 

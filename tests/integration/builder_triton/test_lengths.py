@@ -103,7 +103,7 @@ async def test_only_a_request_whose_inputs_differ_in_length_gets_an_error(built:
                 Channels(server.grpc_url) as channels):
         answers = await asyncio.gather(*(asked(channels, one) for one in (good, bad, *others)), return_exceptions=True)
         page = await server.metrics()
-    assert "are to be of one length" in str(answers[1])
+    assert "must have the same length" in str(answers[1])
     assert not [answer for number, answer in enumerate(answers) if number != 1 and not isinstance(answer, np.ndarray)]
     assert f'{FAILED}{{fault="request",model="model",version="1"}} 1' in page, "Triton counts a success"
     assert f'{FAILED}{{fault="backend",model="model",version="1"}} 0' in page

@@ -270,12 +270,12 @@ async def test_another_template_or_tokeniser_is_refused(records: list[Record], t
     other = copied("template")
     template = other / "chat_template.jinja"
     template.write_text(template.read_text().replace("You are a helpful", "You are another"))
-    assert "its tokeniser or chat template is another" in check_words(prompts, read(other)[0], texts, texts)
+    assert "its tokeniser or chat template differs" in check_words(prompts, read(other)[0], texts, texts)
     short = copied("tokeniser")
     settings = json.loads((short / "tokenizer.json").read_text())
     settings["model"]["merges"] = settings["model"]["merges"][:2000]
     (short / "tokenizer.json").write_text(json.dumps(settings))
-    assert "its tokeniser or chat template is another" in check_words(prompts, read(short)[0], texts, texts)
+    assert "its tokeniser or chat template differs" in check_words(prompts, read(short)[0], texts, texts)
 
 
 async def test_smollm2_is_a_causal_model() -> None:

@@ -182,7 +182,7 @@ KNOWN = Interface(inputs=(TensorSpec(name="attention_mask", dtype="int64", shape
     (PostprocessStep(output="scores", function="argMax", axis=2), "axis", "has no dimension 2"),
     (PostprocessStep(output="scores", function="topK"), "k", "picks 0 classes"),
     (PostprocessStep(output="scores", function="topK", k=6), "k", "has 5 classes, of which 6"),
-    (PostprocessStep(output="tokens", function="topK", k=2), "output", "topK is of [batch, classes]"),
+    (PostprocessStep(output="tokens", function="topK", k=2), "output", "topK needs [batch, classes]"),
     (PostprocessStep(output="number", function="topK", k=1), "output", "numbers behind it"),
     (PostprocessStep(output="class", function="topK", k=2), "output", "is int64"),
     (PostprocessStep(output="tokens", function="meanPooling", mask="mask"), "mask", "no input of the model"),

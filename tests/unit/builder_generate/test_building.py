@@ -520,7 +520,7 @@ def test_a_checkpoint_that_serves_better_ships_with_its_own_files(
 
 @pytest.mark.parametrize(("broken", "said"), [
     ({"model": other}, "100.00% of its next tokens differ"),
-    ({"reads": 1}, "its tokeniser or chat template is another"),
+    ({"reads": 1}, "its tokeniser or chat template differs"),
     ({"template": "Sure: "}, "it reads a conversation as other tokens from place 0 on"),
 ], ids=["weights", "tokeniser", "template that no prompt of the user shows"])
 def test_a_broken_checkpoint_is_refused_and_the_source_ships(

@@ -88,7 +88,7 @@ def test_drafts_are_listed_by_name_and_place(packages: Path) -> None:
     ["--precision", "int8"], ["--max-batch-size", "4"], ["--latency-ms", "20"], ["--metric", "top1"],
     ["--calibration", "c.npz"], ["--task-metric", "accuracy"], ["--fallback", "source"]])
 def test_options_of_engines_are_refused(words: list[str], packages: Path) -> None:
-    with pytest.raises(ContractError, match=f"{words[0]}: got .*, and it says nothing of a language model"):
+    with pytest.raises(ContractError, match=f"{words[0]}: got .*, and it does not apply to language models"):
         asked(*words)
 
 

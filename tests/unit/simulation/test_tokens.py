@@ -171,8 +171,8 @@ def test_a_trace_with_token_counts_is_replayed(trace: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize(("options", "words"), [
     (["--step-ms", "11"], "--request-ms: is missing"),
-    (["--at-once", "4"], "--at-once: is of a language model"),
-    ([*REPLICA, "--slo-ms", "5", *OBJECTIVE], "--slo-ms: is of answers as a whole"),
+    (["--at-once", "4"], "--at-once: applies to a language model"),
+    ([*REPLICA, "--slo-ms", "5", *OBJECTIVE], "--slo-ms: applies to whole answers"),
     (REPLICA, "--ttft-ms, --tpot-ms: are missing"),
     ([*REPLICA, "--ttft-ms", "-1"], "--ttft-ms: got -1; write a number above 0"),
     ([*REPLICA, "--ttft-ms", "12"], "--ttft-ms, --tpot-ms: not one request at a time keeps them at p99"),

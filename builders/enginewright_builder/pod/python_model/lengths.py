@@ -51,7 +51,7 @@ class Lengths:
         found = {name: inputs[name].shape[AXIS] if inputs[name].ndim > AXIS else None for name in self.fill}
         length = found[self.mask]
         if length is None or any(other != length for other in found.values()):
-            raise ValueError(f"inputs are to be of one length, and are {found}")
+            raise ValueError(f"inputs must have the same length, got {found}")
         if length < self._shortest:
             raise ValueError(f"inputs have {length} positions, and the model takes at least {self._shortest}")
         return int(length)

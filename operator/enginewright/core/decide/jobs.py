@@ -114,7 +114,7 @@ def taken_away(job: JobView, why: str, what: str) -> tuple[str, tuple[Action, ..
 
 def renewed(job: JobView) -> tuple[str, tuple[Action, ...]]:
     """As :func:`taken_away`, for one that is :func:`outdated`."""
-    return taken_away(job, "it has not begun, and would be made otherwise now",
+    return taken_away(job, "its spec changed before it started",
                       "its spec changed before it started")
 
 

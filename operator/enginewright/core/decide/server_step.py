@@ -256,7 +256,7 @@ def _watch(ctx: PassContext, job: JobView, key: str, before: RuntimeRequest | No
     if outdated(job, ask_job(ctx.owner, ctx.spec, ctx.config, job.name)):
         return _says(memory, Reason.ASKING_SERVER_IMAGE, f"Recreating Job {job.name}: its spec changed before "
                      "it started.",
-                     (_delete(job, "it has not begun, and would be made otherwise now"),), requeue=1.0)
+                     (_delete(job, "its spec changed before it started"),), requeue=1.0)
     if trouble := _trouble(ctx, job, memory):
         return _says(memory, trouble.reason, trouble.message, requeue=LOOK_AGAIN)
     requeue = None if job.pods else earliest(LOOK_AGAIN, podless_in(job, ctx.now))

@@ -18,10 +18,10 @@ def constant_problems(interface: InterfaceSpec) -> Iterator[Problem]:
             continue
         field = f"spec.interface.inputs[{index}].value"
         if interface.python_steps is not None and interface.python_steps.preprocess is not None:
-            yield _problem(field, tensor, "is of what clients send to pythonSteps.preprocess",
+            yield _problem(field, tensor, "sets an input that clients send to pythonSteps.preprocess",
                            "remove it, and let the function return it")
         elif tensor.name in state:
-            yield _problem(field, tensor, "is of an input that the server keeps as state",
+            yield _problem(field, tensor, "sets an input that the server keeps as state",
                            "remove it; dataFile of the state says what sequences begin with")
         else:
             yield from _numbers(field, tensor, tensor.value)
@@ -29,10 +29,10 @@ def constant_problems(interface: InterfaceSpec) -> Iterator[Problem]:
 
 def _numbers(field: str, tensor: InputSpec, value: tuple[float, ...]) -> Iterator[Problem]:
     if tensor.normalise or tensor.preprocess:
-        yield _problem(field, tensor, "is of an input that is made of what clients send",
+        yield _problem(field, tensor, "sets an input that is computed from what clients send",
                        "remove it, or normalise and preprocess")
     elif tensor.dtype == "string":
-        yield _problem(field, tensor, "is of an input of texts", "remove it, and let clients send the text")
+        yield _problem(field, tensor, "sets an input of texts", "remove it, and let clients send the text")
     elif "float" not in tensor.dtype and not all(one.is_integer() for one in value):
         yield _problem(field, tensor, f"does not fit type {tensor.dtype}", "write whole numbers")
     sizes = [size for size in tensor.shape if isinstance(size, int)]

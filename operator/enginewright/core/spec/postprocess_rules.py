@@ -94,14 +94,15 @@ def _best_few(field: str, index: int, interface: InterfaceSpec) -> Iterator[Prob
     before, after = ([one for one in part if one.output == step.output]
                      for part in (interface.postprocess[:index], interface.postprocess[index + 1:]))
     if step.k is None:
-        yield _problem(f"{field}.k", None, "is missing, and topK picks so many classes", "write how many, such as 5")
+        yield _problem(f"{field}.k", None, "is missing; topK needs the number of classes to pick",
+                       "write a number, such as 5")
     for one in (*(one for one in before if one.function == "argMax"), *after):
         yield _problem(f"{field}.function", step.function, f"is beside {one.function} of the same output, and topK is "
                        "the last step", f"put topK last, once, or remove {one.function}")
     stated = next((tensor.shape for tensor in interface.outputs if tensor.name == step.output), ())
     shape = _pooled(stated, before)
     if stated and len(shape) != 2:
-        yield _problem(f"{field}.output", step.output, f"has {len(shape)} dimensions, and topK is of [batch, classes]",
+        yield _problem(f"{field}.output", step.output, f"has {len(shape)} dimensions, and topK needs [batch, classes]",
                        "name an output with a score for each class")
     elif stated and isinstance(shape[1], int) and (step.k or 0) > shape[1]:
         yield _problem(f"{field}.k", step.k, f"is more than the {shape[1]} classes of {step.output}",

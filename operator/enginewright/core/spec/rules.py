@@ -149,7 +149,7 @@ _FLEET = (
     Rule(rule=f"!has(self.placement.classes) || self.engine.precision in {list(CPU_PRECISIONS)} || "
               "!self.placement.classes.exists(one, one.accelerator == 'cpu')",
          message="'spec.engine.precision ' + self.engine.precision + ' needs a GPU, which a class with accelerator cpu "
-                 "has not; write auto, fp32 or int8, or remove that class'", expression=True,
+                 "does not have; write auto, fp32 or int8, or remove that class'", expression=True,
          field=".engine.precision"),
     Rule(rule="!has(self.placement.classes) || !(self.engine.precision in ['int8', 'fp8']) || "
               "has(self.engine.calibration) || !self.placement.classes.exists(one, one.accelerator == 'gpu')",

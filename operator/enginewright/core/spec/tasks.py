@@ -37,10 +37,10 @@ class Foreign:
 
 
 _TENSORS = "describes tensors, and a language model reads and writes text"
-_BATCHES = "is of Triton's batches, and vLLM forms a batch of its own at each step"
-_CANDIDATES = "is of engines for tensors, and the build of a language model tries the server's options"
+_BATCHES = "applies to Triton's batches; vLLM forms its own batch at each step"
+_CANDIDATES = "applies to engines for tensors; the build of a language model tries the server's options"
 _TOKENS = "measures whole answers, and a language model answers token by token"
-_LABELS = "is of labelled samples, and a language model is held against prompts"
+_LABELS = "needs labelled samples; a language model is evaluated on prompts"
 
 
 def _value(path: str, why: str, *kept: str | float | bool, remedy: str = "") -> Foreign:
@@ -48,11 +48,11 @@ def _value(path: str, why: str, *kept: str | float | bool, remedy: str = "") -> 
 
 
 FOREIGN: tuple[Foreign, ...] = (
-    _value("source.format", "is of models for tensors, and a language model is a Hugging Face folder", "auto"),
+    _value("source.format", "applies to models for tensors; a language model is a Hugging Face folder", "auto"),
     Foreign(path="interface", why=_TENSORS),
     Foreign(path="batching.preferredBatchSizes", why=_BATCHES, kind="list"),
     Foreign(path="batching.maxQueueDelayMicroseconds", why=_BATCHES),
-    Foreign(path="instances.count", why="is of Triton's model instances, and vLLM runs a model once"),
+    Foreign(path="instances.count", why="applies to Triton's model instances; vLLM runs one instance of a model"),
     Foreign(path="engine.calibration", why=_CANDIDATES),
     _value("engine.backend", _CANDIDATES, "auto"),
     _value("engine.precision", _CANDIDATES, "auto"),
@@ -64,37 +64,37 @@ FOREIGN: tuple[Foreign, ...] = (
     _value("objective.throughput", _TOKENS, 0.0, remedy="remove it"),
     _value("objective.minimise", "needs a latency of whole answers, which a language model does not have", "cost"),
     # The default counts as given, so it means agreement here.
-    _value("accuracy.metric", "compares tensors, and a language model is held against the source by its next tokens",
+    _value("accuracy.metric", "compares tensors; a language model is compared with the source by its next tokens",
            AGREEMENT, "cosine"),
     Foreign(path="accuracy.task", why=_LABELS),
     _value("accuracy.groupBy", _LABELS, "", remedy="remove it"),
-    Foreign(path="serving.queue", why="is of Triton's queue, and vLLM has another"),
+    Foreign(path="serving.queue", why="applies to Triton's queue; vLLM has a queue of its own"),
     Foreign(path="serving.responseCache", why="keeps answers in tensors, and vLLM has a cache of prompts of its own"),
     Foreign(path="quality.capture", why="keeps tensors of live requests, and a language model reads text"),
     Foreign(path="placement.classes", why="does not work for language models yet",
             remedy="write accelerator and gpu, and an object for each class"),
     _value("rollout.analysis.mirror", "sends tensors on, and a language model reads text", False, remedy="remove it"),
-    _value("rollout.requireObjective", "is of spec.objective.latency, which a language model does not have", False,
+    _value("rollout.requireObjective", "applies to spec.objective.latency, which a language model does not have", False,
            remedy="remove it"),
-    Foreign(path="rollout.gateway.grpcHostnames", why="is of gRPC, which vLLM does not speak", kind="list",
+    Foreign(path="rollout.gateway.grpcHostnames", why="applies to gRPC, which vLLM does not speak", kind="list",
             remedy="remove it, and let clients use hostnames"),
-    Foreign(path="objective.tokens", why="is of language models", task=INFER,
+    Foreign(path="objective.tokens", why="applies to language models", task=INFER,
             remedy="write spec.objective.latency in its place, or task generate"),
-    Foreign(path="engine.contextTokens", why="is of language models", task=INFER,
+    Foreign(path="engine.contextTokens", why="applies to language models", task=INFER,
             remedy="remove it, or write task generate"),
-    Foreign(path="engine.checkpoints", why="is of language models", task=INFER, kind="list",
+    Foreign(path="engine.checkpoints", why="applies to language models", task=INFER, kind="list",
             remedy="remove it, or write task generate"),
-    Foreign(path="engine.drafts", why="is of language models", task=INFER, kind="list",
+    Foreign(path="engine.drafts", why="applies to language models", task=INFER, kind="list",
             remedy="remove it, or write task generate"),
 )
 
 
-_ALONE = "is of requests that come when they like, and spec.batch asks for all rows at once"
-_NO_REPLICAS = "is of replicas that serve, and spec.batch starts none"
+_ALONE = "applies to online requests; spec.batch processes all rows at once"
+_NO_REPLICAS = "applies to replicas that serve; spec.batch starts none"
 
 # What an object with spec.batch has no use for.
 FOREIGN_TO_BATCH: tuple[Foreign, ...] = (
-    _value("task", "is of language models, which spec.batch does not run yet", INFER),
+    _value("task", "applies to language models, which spec.batch does not run yet", INFER),
     Foreign(path="objective.latency", why=_ALONE, task=BATCH),
     _value("objective.throughput", _ALONE, 0.0, remedy="remove it, and raise spec.batch.parallelism"),
     _value("objective.minimise", _ALONE, "cost"),
@@ -114,28 +114,28 @@ FOREIGN_TO_BATCH: tuple[Foreign, ...] = (
 
 
 _NO_SEQUENCES = "is not done for sequences yet"
-_EACH_REQUEST = "is of single requests, and of a sequence the same one has another answer"
+_EACH_REQUEST = "needs stateless requests; in a sequence the same request can have different answers"
 # In place of a task: of an object whose server keeps state.
 SEQUENCES = "sequences"
 
 # What an object with spec.interface.sequenceBatching has no use for.
 FOREIGN_TO_SEQUENCES: tuple[Foreign, ...] = (
-    _value("source.format", "is of sources whose state the server does not keep yet", "auto", "onnx",
+    _value("source.format", "names a format whose state the server cannot keep yet", "auto", "onnx",
            remedy="export the model to ONNX, or let clients carry the state"),
-    _value("engine.backend", "is of engines that run no single steps yet", "auto", "onnxruntime",
+    _value("engine.backend", "cannot run single steps of a sequence yet", "auto", "onnxruntime",
            remedy="write auto or onnxruntime"),
-    Foreign(path="batch", why="asks for rows that do not know of each other", task=SEQUENCES),
-    Foreign(path="serving.queue", why="is of Triton's dynamic batcher, and sequences go through another",
+    Foreign(path="batch", why="needs rows that do not depend on each other", task=SEQUENCES),
+    Foreign(path="serving.queue", why="applies to Triton's dynamic batcher; sequences use the sequence batcher",
             task=SEQUENCES),
     Foreign(path="serving.responseCache", why=_EACH_REQUEST, task=SEQUENCES),
     Foreign(path="quality", why=_EACH_REQUEST, task=SEQUENCES),
-    Foreign(path="accuracy.task", why="is of labels of single answers, and a sample is a whole sequence",
+    Foreign(path="accuracy.task", why="needs a label for each answer; here a sample is a whole sequence",
             task=SEQUENCES),
     Foreign(path="interface.postprocess", why=_NO_SEQUENCES, kind="list",
             remedy="remove it, and let the source or clients do that", task=SEQUENCES),
     Foreign(path="interface.padding", why=_NO_SEQUENCES, task=SEQUENCES),
     Foreign(path="interface.pythonSteps", why=_NO_SEQUENCES, task=SEQUENCES),
-    Foreign(path="rollout.gateway", why="sends each request where it likes, and a sequence stays with one replica",
+    Foreign(path="rollout.gateway", why="may send each request to a different replica; a sequence must stay with one",
             remedy="remove it, and let clients keep a connection to the model's Service", task=SEQUENCES),
     Foreign(path="placement.classes", why=_NO_SEQUENCES, remedy="write accelerator and gpu, and an object for each "
                                                                "class", task=SEQUENCES),

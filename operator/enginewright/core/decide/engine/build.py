@@ -124,7 +124,7 @@ def build_step(
 
 def _clear(build: _Build, job: JobView) -> BuildResult:
     """The same engine was built for another store: what that Job says, ended or not, is not of this one."""
-    why = f"it builds into {job.store_uri}, and spec.store.uri is another now"
+    why = f"it builds into {job.store_uri}, and spec.store.uri changed"
     return _take_away(build, *taken_away(job, why, f"it built into {job.store_uri}"))
 
 
