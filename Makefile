@@ -90,11 +90,11 @@ verify: venv ## Generated files are what their sources give
 
 .PHONY: gate-study
 gate-study: venv ## Sabotaged and sound engines before the accuracy gate, into docs/benchmarks/gate.json (COUNT=1000 each)
-	PYTHONPATH=studies:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
+	PYTHONPATH=studies:hack:builders $(VENV)/bin/python -m gate_study --count $(or $(COUNT),1000)
 
 .PHONY: model-count
 model-count: venv ## Small models that nothing was written for, from their framework to an answer of Triton or a refusal, into docs/benchmarks/model-count.json (an hour; ARGS="--models PointNet,graph --at-once 2")
-	PYTHONPATH=studies:builders ENGINEWRIGHT_TENSORFLOW="$$(hack/dev/tensorflow.sh)" $(VENV)/bin/python -m model_count $(ARGS)
+	PYTHONPATH=studies:hack:builders ENGINEWRIGHT_TENSORFLOW="$$(hack/dev/tensorflow.sh)" $(VENV)/bin/python -m model_count $(ARGS)
 
 .PHONY: language-gate-study
 language-gate-study: $(if $(filter gpu,$(ACCELERATOR)),,venv) ## Broken and sound language models before their gate, through a real vLLM, into docs/benchmarks/language-gate.json (COUNT=200 each, MINUTES=120; ACCELERATOR=gpu where carry-llm.sh's parts lie; ARGS="--after FILE" adds to an earlier run's)
@@ -107,7 +107,7 @@ scaling-study: venv ## What each part of the scaler is worth, into docs/benchmar
 
 .PHONY: reality-check
 reality-check: venv ## The simulator beside real Triton replicas under the same requests: ENGINE=folder of an engine in a store, NAME of its model
-	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --name "$(NAME)" --replicas $(or $(REPLICAS),1) \
+	PYTHONPATH=studies:hack:operator:builders $(VENV)/bin/python -m reality --engine $(ENGINE) --name "$(NAME)" --replicas $(or $(REPLICAS),1) \
 	  --seconds $(or $(SECONDS),60) --repeats $(or $(REPEATS),3) $(if $(TRACE),--trace $(TRACE) --begin $(or $(BEGIN),0)) \
 	  $(if $(FIRST),--first) --output docs/benchmarks
 
@@ -176,13 +176,13 @@ hooks: venv ## Install the pre-commit hooks into this clone
 
 .PHONY: grids search-study
 grids: venv ## Record the CPU grids of docs/benchmarks/grids on this machine, which should be idle (8 min)
-	PYTHONPATH=studies:builders $(VENV)/bin/python -m grids record minilm --precision int8-dynamic --repeats 5 \
+	PYTHONPATH=studies:hack:builders $(VENV)/bin/python -m grids record minilm --precision int8-dynamic --repeats 5 \
 	  --output docs/benchmarks/grids/minilm-int8-dynamic-cpu.json
-	PYTHONPATH=studies:builders $(VENV)/bin/python -m grids record resnet18 --precision fp32 --repeats 5 \
+	PYTHONPATH=studies:hack:builders $(VENV)/bin/python -m grids record resnet18 --precision fp32 --repeats 5 \
 	  --output docs/benchmarks/grids/resnet18-fp32-cpu.json
 
 search-study: venv ## Replay the search on all recorded grids and write docs/benchmarks/search.md
-	PYTHONPATH=studies:builders $(VENV)/bin/python -m grids study
+	PYTHONPATH=studies:hack:builders $(VENV)/bin/python -m grids study
 
 ##@ Local cluster and images
 

@@ -1,13 +1,15 @@
-"""On what a benchmark ran."""
+"""On what a benchmark or a study ran."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
+
+from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 
 PACKAGES = ("torch", "tensorrt", "tensorrt_cu12_bindings", "onnx", "onnxruntime", "onnxruntime-gpu", "nvidia-modelopt",
             "transformers", "timm", "torchvision", "nvidia-pytriton", "numpy")
@@ -25,9 +27,17 @@ def hardware() -> dict[str, Any]:
 
 def processor() -> dict[str, Any]:
     """The host's processor, and how many cores of it this process may use."""
-    cpu = next((row.partition(":")[2].strip() for row in Path("/proc/cpuinfo").read_text().splitlines()
-                if row.startswith("model name")), platform.processor())
-    return {"cpu": cpu, "cores": len(os.sched_getaffinity(0))}
+    return {"cpu": cpu_name(), "cores": available_cpus()}
+
+
+def host() -> dict[str, Any]:
+    """:func:`processor`, with all cores that the machine has and its memory in GiB."""
+    return {**processor(), "of_cores": os.cpu_count(), "memory_gib": round(memory_bytes() / 2**30)}
+
+
+def processor_of(hardware: Mapping[str, Any]) -> str:
+    """Of what a study recorded; some that are committed call it ``device``."""
+    return str(hardware["cpu"] if "cpu" in hardware else hardware["device"])
 
 
 def versions() -> dict[str, str]:

@@ -21,10 +21,10 @@ from typing import Any
 import yaml
 
 from attack.cast import NETWORK, Cast
+from bench.machine import host
 from cluster.bare import running
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.kube import KubeClient
-from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "docs" / "benchmarks" / "attack.json"
@@ -51,8 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
     found = {
         "command": f'make attack-drill ARGS="{_words(cast, options.seconds)}"',
         "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "hardware": {"device": cpu_name(), "cores": available_cpus(), "memory_gib": round(memory_bytes() / 2**30),
-                     "load_at_the_end": os.getloadavg()[0]},
+        "hardware": {**host(), "load_at_the_end": os.getloadavg()[0]},
         "cast": asdict(cast), "memory_limit": limit, **found,
     }
     options.output.write_text(json.dumps(found, indent=1) + "\n")

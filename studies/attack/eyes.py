@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
-
 from attack.rows import Row, watching
 from enginewright.clients.errors import ClientError
 from enginewright.clients.kube import KubeClient
 from enginewright.clients.resources import LEASE
 from enginewright.core import labels
+from operator_metrics import samples
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -64,12 +62,10 @@ class Work:
 
 async def work(port: int) -> Work:
     """By the operator's own metrics."""
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as answer:
-        page = await answer.text()
-    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    told = await samples(port)
 
     def total(name: str) -> float:
-        return sum(sample.value for sample in samples if sample.name == name)
+        return sum(sample.value for sample in told if sample.name == name)
 
     pass_, call = "enginewright_reconcile_seconds", "enginewright_api_request_seconds"
     return Work(total(f"{pass_}_count"), total(f"{pass_}_sum"), total(f"{call}_count"), total(f"{call}_sum"))

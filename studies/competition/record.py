@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.machine import processor
 from enginewright_builder.competition.measure import Stopwatch
 from enginewright_builder.contract import DeviceRequest, RuntimeRequest
 from enginewright_builder.data.sets import SampleSet, synthetic_set
@@ -18,14 +19,13 @@ from enginewright_builder.engines.onnxruntime import OnnxRuntimeEngine
 from enginewright_builder.export import export_model
 from enginewright_builder.models import SourceModel, load_model
 from enginewright_builder.sources.formats import locate
-from enginewright_builder.system import available_cpus, cpu_name
 from enginewright_builder.tensors import Call
 
 # Rounds at each batch: enough to call the median the truth.
 ROUNDS = {1: 150, 8: 60, 32: 24}
 # FP32 loaded a second time: two arms of which it is known that they are equally fast.
 TWIN = "onnxruntime fp32 again"
-COMMAND = "PYTHONPATH=studies:builders python -m competition record"
+COMMAND = "PYTHONPATH=studies:hack:builders python -m competition record"
 
 
 def record(target: Path) -> None:
@@ -67,7 +67,7 @@ def _document(times: Mapping[int, Mapping[str, list[float]]], samples: SampleSet
     versions = {name: metadata.version(name) for name in ("onnxruntime", "torch", "transformers", "numpy")}
     shape = next(iter(samples.typical.values())).shape
     return {"model": "all-MiniLM-L6-v2", "tokens": shape[1],
-            "hardware": {"device": cpu_name(), "cores": available_cpus()},
+            "hardware": processor(),
             "versions": versions, "command": COMMAND, "date": datetime.date.today().isoformat(), "unit": "ms",
             "times": {str(batch): {name: [round(value, 4) for value in values] for name, values in arms.items()}
                       for batch, arms in times.items()}}

@@ -17,7 +17,8 @@ from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
-from enginewright_builder.system import available_cpus, cpu_name, limit_threads
+from bench.machine import processor
+from enginewright_builder.system import limit_threads
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULT = ROOT / "docs" / "benchmarks" / "gate.json"
@@ -39,7 +40,7 @@ def main(words: Sequence[str] | None = None) -> int:
         running = {run.__name__: pool.submit(tally, run, options.count) for run in (sabotaged, sound)}
         sides = {name: one.result() for name, one in running.items()}
     result = {"command": f"make gate-study COUNT={options.count}", "population": POPULATION,
-              "hardware": {"cpu": cpu_name(), "cores": available_cpus()},
+              "hardware": processor(),
               "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in _PACKAGES}},
               "seconds": round(time.monotonic() - begin), **sides}
     options.output.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ def _record(options: argparse.Namespace, words: Sequence[str]) -> int:
     settings = Settings(seconds_per_point=options.seconds_per_point, repeats=options.repeats, loaded=options.loaded,
                         pause_seconds=options.pause_seconds, budget_seconds=options.budget_seconds,
                         gpus=(0,) if options.gpu else ())
-    command = f"PYTHONPATH=studies:builders python -m grids {shlex.join(words)}"
+    command = f"PYTHONPATH=studies:hack:builders python -m grids {shlex.join(words)}"
     with tempfile.TemporaryDirectory(prefix="enginewright-grid-") as scratch:
         folder, title = options.repository, options.title or str(options.source or options.repository)
         versions: dict[str, str] = {}

@@ -20,9 +20,9 @@ from google.protobuf import text_format
 from numpy.typing import NDArray
 from tritonclient.grpc import model_config_pb2 as schema
 
+from bench.machine import host
 from enginewright_builder.load import Request, encode, run_on_time
 from enginewright_builder.sweep.bench import window
-from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.model_config import to_text
 from enginewright_builder.triton.repository import CONFIG_FILE, threads_per_instance
@@ -164,11 +164,9 @@ def request_of(model: Path, config: schema.ModelConfig) -> dict[str, NDArray[Any
 
 
 def hardware(gpus: tuple[int, ...]) -> dict[str, Any]:
-    found: dict[str, Any] = {"device": gpu_name() if gpus else cpu_name(), "cores": available_cpus(),
-                             "memory_gib": round(memory_bytes() / 2**30)}
-    if gpus:
-        found["gpus"] = len(gpus)
-    return found
+    """``device`` is what engines run on."""
+    here = host()
+    return {**here, "device": gpu_name(), "gpus": len(gpus)} if gpus else {**here, "device": here["cpu"]}
 
 
 def gpu_name() -> str:

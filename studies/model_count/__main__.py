@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.system import available_cpus, cpu_name
+from bench.machine import processor
 from model_count.page import page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,7 +132,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def note(path: Path, label: str, row: dict[str, Any]) -> None:
     """Into the file at once: a count that ends early keeps what it has. A model counted again replaces its row."""
-    result = read(path) or {"command": "make model-count", "hardware": {"cpu": cpu_name(), "cores": available_cpus()},
+    result = read(path) or {"command": "make model-count", "hardware": processor(),
                             "versions": {"python": platform.python_version(),
                                          **{name: metadata.version(name) for name in _PACKAGES}}}
     result[label] = [*(one for one in result.get(label, []) if one["name"] != row["name"]), row]

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bench.machine import processor
 from planner_study import study
 from planner_study.page import page
 
@@ -35,7 +36,7 @@ def main() -> int:
         return 0
     result: dict[str, Any] = {
         "command": f"make planner-study COUNT={options.count} TRACES={options.traces}",
-        "hardware": {"cpu": _cpu(), "cores": os.cpu_count(), "load_when_it_began": os.getloadavg()[0]},
+        "hardware": {**processor(), "load_when_it_began": os.getloadavg()[0]},
         "versions": {"python": platform.python_version(), "ortools": version("ortools"), "scipy": version("scipy")},
         "time": study.of_time(min(200, options.count)),
         "random": study.of_random(options.count, say),
@@ -50,13 +51,6 @@ def main() -> int:
 def _write(output: Path, result: dict[str, Any]) -> None:
     output.write_text(json.dumps(result, indent=1) + "\n")
     output.with_suffix(".md").write_text(page(result))
-
-
-def _cpu() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()
 
 
 if __name__ == "__main__":

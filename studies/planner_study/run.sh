@@ -8,4 +8,4 @@ env="$REPO_ROOT/build/planner-study/venv"
 uv="${UV:-$REPO_ROOT/build/tools/bin/uv}"
 [[ -x "$env/bin/python" ]] || "$uv" venv --quiet --python "$ENGINEWRIGHT_VENV/bin/python" "$env"
 "$uv" pip sync --quiet --python "$env/bin/python" --require-hashes requirements/planner-study.txt
-PYTHONPATH=studies:operator:builders "$env/bin/python" -m planner_study "$@"
+PYTHONPATH=studies:hack:operator:builders "$env/bin/python" -m planner_study "$@"

@@ -18,10 +18,10 @@ from typing import Any
 
 from rich.console import Console
 
+from bench.machine import host
 from enginewright_builder.load import run_on_time
 from enginewright_simulation.report import read_report
 from enginewright_simulation.trace import read_trace
-from grids.record import hardware
 from reality.compare import Row, compare, offered, sustained
 from reality.page import said, write
 from reality.places import Places, places, put_client_first
@@ -57,7 +57,7 @@ async def _study(options: argparse.Namespace, where: Places) -> dict[str, Any]:
             arrivals = offered(trace, rate, options.seconds, options.seed)
             rows.append(await compare(replicas, load, arrivals, options.repeats, options.seed))
     return {"model": options.name, "command": shlex.join(["make", "reality-check", *_settings(options)]),
-            "hardware": hardware(()), "trace": _piece(options), "replicas": options.replicas,
+            "hardware": host(), "trace": _piece(options), "replicas": options.replicas,
             "cores_of_a_replica": len(where.replicas[0]), "wake_ms": round(here.wake * 1e3, 3),
             "transport_ms": round(here.transport * 1e3, 3),
             "service_ms": {str(batch): round(seconds * 1e3, 3) for batch, seconds in enumerate(here.seconds) if batch},

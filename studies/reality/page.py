@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from bench.machine import processor_of
 from reality.compare import NAMES, Row
 
 JSON, PAGE = "reality.json", "reality.md"
@@ -65,7 +66,7 @@ def _section(study: Mapping[str, Any]) -> str:
     repeats = [one for row in study["rows"] for one in row["repeats"]]
     lines = [
         f"## {study['model']}, {study['trace']}", "",
-        f"{study['replicas']} replica of {study['cores_of_a_replica']} core of {hardware['device']}, the client on "
+        f"{study['replicas']} replica of {study['cores_of_a_replica']} core of {processor_of(hardware)}, the client on "
         f"another. Milliseconds by batch: {shown}; after a pause "
         f"{study['wake_ms']:g} more, and {study['transport_ms']:g} for the client. "
         f"{len(study['rows'][0]['repeats'])} repeats; {sum(one['failed'] for one in repeats)} requests failed. "

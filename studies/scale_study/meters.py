@@ -7,11 +7,9 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
-
 from attack.eyes import cpu_seconds
 from cluster.process import read_record
+from operator_metrics import samples
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 CALLS = "enginewright_api_request_seconds_count"
@@ -70,14 +68,11 @@ class Meters:
             record = read_record(self.records / f"{name}.json")
             assert record, f"{name} does not run"
             pids[name] = record.pid
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
-            page = await answer.text()
         calls: Counter[tuple[str, str]] = Counter()
         looks: Counter[str] = Counter()
-        for family in text_string_to_metric_families(page):
-            for sample in family.samples:
-                if sample.name == CALLS:
-                    calls[sample.labels["verb"], sample.labels["resource"]] += int(sample.value)
-                elif sample.name == LOOKS:
-                    looks[sample.labels["source"]] += int(sample.value)
+        for sample in await samples(self.port):
+            if sample.name == CALLS:
+                calls[sample.labels["verb"], sample.labels["resource"]] += int(sample.value)
+            elif sample.name == LOOKS:
+                looks[sample.labels["source"]] += int(sample.value)
         return Reading({name: cpu_seconds(pid) for name, pid in pids.items()}, calls, looks)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from bench.machine import processor_of
+
 HEAD: Final = """# What many models cost
 
 `make scale-study` makes `scale.json` and this page: OptimisedModels whose engine is in the store and whose source is
@@ -20,7 +22,7 @@ COLUMNS: Final = ("objects", "namespaces", "whose", "Deployments/s", "all `Ready
 
 def page(found: Mapping[str, Any], notes: str = "") -> str:
     hardware = found["hardware"]
-    machine = (f"{hardware['device']}, {_cores(hardware)}, {hardware['memory_gib']} GiB, "
+    machine = (f"{processor_of(hardware)}, {_cores(hardware)}, {hardware['memory_gib']} GiB, "
                f"{found['recorded'][:10]}. Load of the machine, mean over one minute, at the end of each size: "
                f"{', '.join(str(size['load']) for size in found['sizes'])}.\n\n")
     sizes = found["sizes"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
+from bench.machine import host
 from scale_study.page import page
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -23,8 +23,7 @@ class Record:
         self._sizes: list[dict[str, Any]] = []
         self._found = {
             "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "hardware": {"device": cpu_name(), "cores": available_cpus(), "of_cores": os.cpu_count(),
-                         "memory_gib": round(memory_bytes() / 2**30)},
+            "hardware": host(),
             "sizes": self._sizes,
         }
         output.parent.mkdir(parents=True, exist_ok=True)

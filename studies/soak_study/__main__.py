@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from attack.rows import watching
-from enginewright_builder.system import available_cpus, cpu_name
+from bench.machine import processor
 from scale_study.actor import Actor
 from scale_study.place import enter, place
 from scale_study.settled import until
@@ -59,7 +59,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     found: Found = {
         "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "hardware": {"device": cpu_name(), "cores": available_cpus()},
+        "hardware": processor(),
         "command": f'make soak-study ARGS="{shlex.join(sys.argv[1:])}"',
         "readings": []}
     with tempfile.TemporaryDirectory(prefix="soak-", ignore_cleanup_errors=True) as scratch:

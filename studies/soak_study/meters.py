@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Final
 
-import aiohttp
-from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
+from operator_metrics import samples
 from scale_study.meters import rss_mb
 
 PORT: Final = 8080
@@ -45,19 +46,16 @@ class Reading:
 
 
 async def read(process: int) -> Reading:
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{PORT}/metrics") as answer:
-        page = await answer.text()
-    return reading(page, rss_mb(process), len(os.listdir(f"/proc/{process}/fd")),
+    return reading(await samples(PORT), rss_mb(process), len(os.listdir(f"/proc/{process}/fd")),
                    len(os.listdir(f"/proc/{process}/task")))
 
 
-def reading(page: str, memory: float, files: int, threads: int) -> Reading:
-    """Of the operator's /metrics, without the series of calls by code: which codes there were depends on the cluster's
-    faults."""
-    samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
-    told = {sample.name: int(sample.value) for sample in samples if not sample.labels}
-    return Reading(told[EVENTS], Held(round(memory, 1), files=files, threads=threads, series=sum(
-        "code" not in sample.labels for sample in samples), **{name: told[gauge] for name, gauge in GAUGES.items()}))
+def reading(told: Sequence[Sample], memory: float, files: int, threads: int) -> Reading:
+    """From the operator's own metrics, without the series of calls by code: which codes there were depends on the
+    cluster's faults."""
+    plain = {sample.name: int(sample.value) for sample in told if not sample.labels}
+    return Reading(plain[EVENTS], Held(round(memory, 1), files=files, threads=threads, series=sum(
+        "code" not in sample.labels for sample in told), **{name: plain[gauge] for name, gauge in GAUGES.items()}))
 
 
 async def at_rest(process: int) -> Reading:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.machine import host
 from cluster.bare import running
-from enginewright_builder.system import available_cpus, cpu_name, memory_bytes
 from survive_study import processes, record
 from survive_study.campaign import campaign
 from survive_study.lane import BOUND
@@ -31,8 +31,7 @@ def described(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "command": f'make survive-study ARGS="{given} --minutes {options.minutes:g} --bound {options.bound:g}"',
         "recorded": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "hardware": {"device": cpu_name(), "cores": available_cpus(), "memory_gib": round(memory_bytes() / 2**30),
-                     "load_at_the_end": os.getloadavg()[0]},
+        "hardware": {**host(), "load_at_the_end": os.getloadavg()[0]},
     }
 
 

@@ -73,5 +73,5 @@ def test_the_page_says_when_a_study_was_kept_to_some_cores(tmp_path: Path) -> No
     found = json.loads(output.read_text())
     hardware = found["hardware"]
     pinned = page({**found, "hardware": {**hardware, "cores": 4, "of_cores": 16}})
-    assert f"{hardware['device']}, 4 of 16 cores for each size, " in pinned
-    assert f"{hardware['device']}, 4 cores, " in page({**found, "hardware": {**hardware, "cores": 4, "of_cores": 4}})
+    assert f"{hardware['cpu']}, 4 of 16 cores for each size, " in pinned
+    assert f"{hardware['cpu']}, 4 cores, " in page({**found, "hardware": {**hardware, "cores": 4, "of_cores": 4}})

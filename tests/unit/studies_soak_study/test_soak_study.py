@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from enginewright.reconcile.metrics import Metrics
+from operator_metrics import samples_of
 from soak_study.__main__ import flat
 from soak_study.meters import GAUGES, Held, Reading, reading, record_of
 
@@ -38,11 +39,11 @@ def test_a_reading_is_of_what_the_operator_tells() -> None:
     for number, name in enumerate(GAUGES.values()):
         metrics.gauge(name, "", lambda number=number: float(number))  # type: ignore[misc]
     metrics.events.inc(12)
-    before = reading(generate_latest(metrics.registry).decode(), 100.0, 26, 5)
+    before = reading(samples_of(generate_latest(metrics.registry).decode()), 100.0, 26, 5)
     assert (before.events, before.held.tasks, before.held.remembered, before.held.objects) == (12, 0, 1, 2)
     metrics.called("get", "pods", 200, 0.1)
     metrics.acted("create", "Deployment")
-    after = reading(generate_latest(metrics.registry).decode(), 100.0, 26, 5)
+    after = reading(samples_of(generate_latest(metrics.registry).decode()), 100.0, 26, 5)
     # A counter has its value and the time at which it began.
     assert after.held.series - before.held.series == 2
 
