@@ -16,9 +16,10 @@ from support.control_plane import (
     operator_kubeconfig,
     without_crd,
 )
+from support.operators import operator
 
-__all__ = ["another_control_plane", "control_plane", "kube", "kubelet", "models", "namespace", "operator_kubeconfig",
-           "without_crd"]
+__all__ = ["another_control_plane", "control_plane", "kube", "kubelet", "models", "namespace", "operator",
+           "operator_kubeconfig", "without_crd"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,10 @@ from enginewright_builder.engine_store.signing import Keys
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
 from support.kubectl import Kubectl
-from support.operators import embedded
 
 RECORDS = f"{labels.CAPTURES}=true"
 REMOVERS = f"{labels.STEP}=captures"
 LONG_AGO = "2026-01-01T00:00:00Z"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 def capture(store: Path, of: str) -> Path:

@@ -17,7 +17,6 @@ from enginewright.runtime import Operator
 from support import kserve
 from support.apiserver import Models, manifest, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 from support.plugin import Plugin
 
 STRICT = ("--validate=strict", "-f", "-")
@@ -40,12 +39,6 @@ async def installed(kube: KubeClient) -> AsyncIterator[None]:
     await kserve.install(kube)
     yield
     await kserve.uninstall(kube)
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -31,12 +30,6 @@ from support.operators import embedded, nothing_is_written, settled
 MINE = f"{labels.MODEL}=minilm"
 ENGINES = f"{labels.ENGINE}=true"
 QUICK = {"strategy": "Canary", "analysis": {"seconds": 0}}
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def test_from_a_manifest_to_replicas(operator: Operator, models: Models, kubelet: FakeKubelet) -> None:

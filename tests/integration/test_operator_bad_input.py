@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ from support.operators import embedded
 QUOTA = Resource("v1", "ResourceQuota", "resourcequotas")
 MINE = f"{labels.MODEL}=minilm"
 RESOLVING = f"{MINE},{labels.STEP}={labels.COMPONENT_RESOLVE}"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def test_the_apiserver_refuses_what_its_rules_can_see(models: Models) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +23,6 @@ from enginewright.core import labels
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet, Script
-from support.operators import embedded
 
 H100 = "NVIDIA-H100-80GB-HBM3"
 GPU = {"name": "gpu", "gpu": {"product": H100}}
@@ -32,12 +30,6 @@ CPU = {"name": "cpu", "accelerator": "cpu", "nodeSelector": {"pool": "general"}}
 SLICE = {"name": "slice", "gpu": {"product": H100}, "mig": {"profile": "1g.10gb"}}
 QUICK = {"analysis": {"seconds": 0}}
 FLEET = f"{labels.FLEET}=minilm"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 def fleet(*classes: dict[str, Any]) -> Object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,6 @@ QUICK = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySec
 KEPT = f"{labels.MODEL}=minilm,{labels.COMPONENT}={labels.COMPONENT_REVISION}"
 MINE = f"{labels.MODEL}=minilm"
 REPLICA_SET = Resource("apps/v1", "ReplicaSet", "replicasets")
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def template(models: Models) -> Object:

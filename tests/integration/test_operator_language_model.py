@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from enginewright.clients.resources import CONFIG_MAP, DEPLOYMENT, JOB, SERVICE
 from enginewright.core import labels
 from enginewright.runtime import Operator
 from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 from support.published_language_model import TOKENS, built_language_model
 
 BUILDS = f"{labels.STEP}=build"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def test_it_is_served_and_another_object_finds_it_in_the_store(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -17,15 +15,8 @@ from enginewright.reconcile.queue import Lane
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 
 MINE = f"{labels.MODEL}=minilm"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 def calls(operator: Operator) -> Counter[str]:

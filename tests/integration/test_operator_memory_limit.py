@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
 
 from enginewright.clients.resources import POD
 from enginewright.core import labels
@@ -14,18 +10,11 @@ from enginewright.runtime import Operator
 from enginewright_builder.contract import MemoryFigures
 from support.apiserver import Models, model
 from support.fake_kubelet import ENGINE, FakeKubelet
-from support.operators import embedded
 
 MIB = 1 << 20
 FIGURES = MemoryFigures(seen="container", empty_bytes=13 * MIB, loaded_bytes=1500 * MIB, peak_bytes=2000 * MIB,
                         held_bytes=1900 * MIB, concurrency=8, cores=1.7, device_peak_bytes=3 << 30,
                         pinned_bytes=4 * MIB)
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def test_a_limit_below_what_was_held_is_refused_and_another_serves(

@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
 from enginewright.clients.resources import DEPLOYMENT, JOB
 from enginewright.core import labels
 from enginewright.runtime import Operator
 from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 
 AUTO = {"gpu": {"product": "NVIDIA-H100-80GB-HBM3"}, "mig": {"profile": "auto"}}
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def test_a_slice_on_which_the_objective_is_missed_gives_way_to_a_larger_one(

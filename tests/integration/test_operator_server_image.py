@@ -4,11 +4,8 @@ status."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from enginewright.clients.resources import CONFIG_MAP, JOB, POD
 from enginewright.core import labels
@@ -20,12 +17,6 @@ from support.fake_kubelet import FakeKubelet
 from support.operators import embedded
 
 MINE = f"{labels.MODEL}=minilm"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def jobs(models: Models, step: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,12 +26,6 @@ from support.operators import embedded
 ENGINES = f"{labels.ENGINE}=true"
 BUILDS = f"{labels.STEP}=build"
 NAMES = [f"model-{number}" for number in range(6)]
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 async def all_ready(models: Models, names: list[str]) -> list[bool]:

@@ -4,12 +4,9 @@ step."""
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from enginewright.clients.kube import Object
 from enginewright.clients.resources import DEPLOYMENT, JOB
@@ -20,16 +17,9 @@ from enginewright_builder.pipeline import run_resolve
 from enginewright_builder.progress import JsonLines, Tracker
 from support.apiserver import Models, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 from support.signing import new_key, sign
 
 MINE = f"{labels.MODEL}=minilm"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 class Volumes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,9 @@ import yaml
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 from support.plugin import Plugin
 
 QUICK = {"strategy": "BlueGreen", "analysis": {"seconds": 0}, "scaleDownDelaySeconds": 0}
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 @pytest.fixture

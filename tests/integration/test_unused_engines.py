@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +19,10 @@ from enginewright_builder.contract import MANIFEST_FILE, Outcome
 from enginewright_builder.engine_store import folder as store
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import embedded
 
 ENGINES = f"{labels.ENGINE}=true"
 COLLECTORS = f"{labels.STEP}=gc"
 LONG_AGO = "2026-01-01T00:00:00Z"
-
-
-@pytest.fixture
-async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
-    async with embedded(operator_kubeconfig, namespace) as running:
-        yield running
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from enginewright.clients.activator import ActivatorClient
 from enginewright.clients.credentials import load_configuration
 from enginewright.clients.errors import TransientError
@@ -120,6 +122,12 @@ async def embedded(
             assert not running, f"the operator did not stop; still running: {asyncio.all_tasks()}"
             if not task.cancelled():
                 task.result()
+
+
+@pytest.fixture
+async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[Operator]:
+    async with embedded(operator_kubeconfig, namespace) as running:
+        yield running
 
 
 class OperatorProcess:
