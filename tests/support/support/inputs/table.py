@@ -219,7 +219,7 @@ ENTRIES = (
           served=Refused(reason="UnsupportedOperator", says="ReadFile")),
     Entry(name="a table of words", make=made(tensors.words), source=SAVED,
           served=Refused(reason="UnsupportedOperator", says="tables")),
-    Entry(name="an operator that ONNX has not", make=made(tensors.unknown), source=SAVED,
+    Entry(name="an operator that ONNX does not have", make=made(tensors.unknown), source=SAVED,
           served=Refused(reason="UnsupportedOperator", says="Lgamma")),
     Entry(name="random numbers", make=made(tensors.random), source=SAVED,
           served=Refused(reason="UnsupportedModel", says="answers the same call in another way each time")),
