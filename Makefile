@@ -103,7 +103,7 @@ language-gate-study: $(if $(filter gpu,$(ACCELERATOR)),,venv) ## Broken and soun
 
 .PHONY: scaling-study
 scaling-study: venv ## What each part of the scaler is worth, into docs/benchmarks/scaling.md (TABLES="held-out parts": those alone; TRACE=FILE.csv adds a trace)
-	PYTHONPATH=studies:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
+	PYTHONPATH=studies:hack:operator:builders $(VENV)/bin/python -m scaling_study --seeds $(or $(SEEDS),1) $(if $(TRACE),--trace $(TRACE)) $(if $(TABLES),--tables $(TABLES))
 
 .PHONY: reality-check
 reality-check: venv ## The simulator beside real Triton replicas under the same requests: ENGINE=folder of an engine in a store, NAME of its model

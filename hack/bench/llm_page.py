@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
+from tables import head
+
 TRIALS = ("configuration", "verdict", "differs from the reference", "at most, beyond the floor", "first token, ms",
           "each further, ms", "tokens/s", "in flight", "ready after, s")
 SPEEDS = ("configuration", "requests/s within the objective", "in flight", "meets it", "first token p99, ms",
@@ -30,10 +32,6 @@ def page(result: dict[str, Any], data: str = "language-models.json") -> str:
                       *_failed(result.get("failed", []))]).rstrip() + "\n"
 
 
-def _head(columns: Sequence[str]) -> list[str]:
-    return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-
-
 def _where(result: dict[str, Any], data: str) -> str:
     hardware = result["hardware"]
     gpu = f"{hardware['gpu']} ({hardware['memory']}, driver {hardware['driver']}), " if "gpu" in hardware else ""
@@ -45,12 +43,12 @@ def _where(result: dict[str, Any], data: str) -> str:
 def _build(title: str, built: dict[str, Any], *about: str) -> list[str]:
     refused = [f"- With a tolerance of {one['tolerance']:g} the build was refused: {one['why']}"
                for one in built["refused"]]
-    head = [f"## {title}", "", *(line for text in about for line in (text, "")),
-            f"`{built['command']}`, {built['seconds']:.0f} s of a budget of {built['budget_s']} s.", "", *refused]
+    about_it = [f"## {title}", "", *(line for text in about for line in (text, "")),
+                f"`{built['command']}`, {built['seconds']:.0f} s of a budget of {built['budget_s']} s.", "", *refused]
     if "shipped" not in built:
-        return [*head, ""]
+        return [*about_it, ""]
     prompts, floor = built["prompts"], built["floor"]
-    return [*head, *([""] if refused else []),
+    return [*about_it, *([""] if refused else []),
             f"It ships **{built['shipped']}**, at {built['gain']:.2f} times the tokens a second of the unquantised "
             "model by vLLM's own settings: "
             f"`{' '.join(built['words'])}`.", "",
@@ -59,7 +57,7 @@ def _build(title: str, built: dict[str, Any], *about: str) -> list[str]:
             f"unquantised model's own next tokens are others at another number of parallel requests "
             f"({floor['divergence']:.5f} bits). A candidate may lose {built['tolerance']:.0%} beyond it. Times are "
             "medians at the load that serves most.", "",
-            *_head(TRIALS), *(_trial(one) for one in built["trials"]), "",
+            *head(*TRIALS), *(_trial(one) for one in built["trials"]), "",
             *(f"- {one['name']}: {one['reason']}" for one in built["trials"]
               if one["verdict"] not in ("Shipped", "Slower", "Passed")),
             *(f"- {note}" for note in built["notes"]), ""]
@@ -89,7 +87,7 @@ def _speed(speed: dict[str, Any]) -> list[str]:
             f"{speed['output_tokens']} tokens of answer, in a closed loop. What counts is the requests a second that "
             f"have their first token within {asked['ttft_ms']:g} ms and each further one within {asked['tpot_ms']:g} "
             f"ms, at the load where most do, and {asked['percentile']:g} % of all.", "",
-            *_head(SPEEDS),
+            *head(*SPEEDS),
             *(_configuration(one["name"], points, one) for one in speed["configurations"] for points in one["loads"]),
             "", *_broken(speed["configurations"]), *_pairs(speed["pairs"])]
 
@@ -112,7 +110,7 @@ def _pairs(pairs: Iterable[dict[str, Any]]) -> list[str]:
     if not whole:
         return []
     return ["The best and the default again, each on a server of its own, in both orders:", "",
-            "| order | best | vLLM's own settings | ratio |", "|---|---|---|---|",
+            *head("order", "best", "vLLM's own settings", "ratio"),
             *(f"| {', then '.join(one['order'])} | {one['best_value']:.2f} | {one['default_value']:.2f} | "
               f"{one['ratio']:.2f}× |" for one in whole), "",
             f"The geometric mean of the ratios is {geometric_mean(one['ratio'] for one in whole):.2f}×.", ""]

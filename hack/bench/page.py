@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cells
+from tables import head
 
 LISTS = ("product", "cells", "builds", "serving", "models", "failed")
 SAME = 1.03
@@ -57,7 +58,7 @@ def page(result: dict[str, Any]) -> str:
         "Milliseconds a batch with inputs on the GPU, median of interleaved rounds with its 95 % interval; all "
         "candidates of a cell were measured in one run, in random order within each round. **Bold**: what Enginewright "
         "ships. ~~Struck~~: refused by the accuracy gate. Italic rows are what people run without it.", "",
-        "| figure | value |", "|---|---|",
+        *head("figure", "value"),
         f"| cells where what ships is within 3 % of the best that passes | {figures['within_3_percent']:.0%} of "
         f"{figures['cells']} (worst {figures['worst_regret']:.3f}×) |",
         f"| over eager FP32, geometric mean | {figures['over_eager_fp32']:.2f}× |",
@@ -74,8 +75,7 @@ def _model(model: dict[str, Any], rows: Sequence[dict[str, Any]]) -> list[str]:
     names = sorted({name for row in rows for name in row["candidates"]},
                    key=lambda name: (_first(rows, name).get("ships", False), name))
     lines = [f"## {model['model']} ({model['weights']} weights)", "",
-             "| candidate | accuracy | " + " | ".join(f"batch {row['batch']}" for row in rows) + " |",
-             "|---|---|" + "---|" * len(rows)]
+             *head("candidate", "accuracy", *(f"batch {row['batch']}" for row in rows))]
     for name in names:
         one = _first(rows, name)
         label = name if one.get("ships") else f"*{name}*"
@@ -108,8 +108,8 @@ def _builds(rows: Sequence[dict[str, Any]]) -> list[str]:
             "`builder` is what TensorRT takes to load its kernels, once for all engines of a ladder: *cold* and *with "
             "cache* have it at hand, *alone* is a build with the cache that has to load them, beside a cold one that "
             "has to.", "",
-            "| model | engine | graph, s | builder, s | cold, s | with cache, s | gain | alone, s | gain |",
-            "|---|---|---|---|---|---|---|---|---|", *body,
+            *head("model", "engine", "graph, s", "builder, s", "cold, s", "with cache, s", "gain", "alone, s", "gain"),
+            *body,
             ""] if body else []
 
 
@@ -121,8 +121,8 @@ def _serving(rows: Sequence[dict[str, Any]]) -> list[str]:
     return ["## Triton beside the bare engine", "",
             "p50 in milliseconds, one request in flight. `bare` takes inputs from host memory and brings answers back, "
             "as Triton must; `Triton` is gRPC on loopback to the Python backend of a real tritonserver.", "",
-            "| model | batch | engine | on device | bare | Triton | Triton ÷ bare | where the time goes |",
-            "|---|---|---|---|---|---|---|---|", *body, ""] if body else []
+            *head("model", "batch", "engine", "on device", "bare", "Triton", "Triton ÷ bare", "where the time goes"),
+            *body, ""] if body else []
 
 
 def main(output: str, *parts: str) -> None:

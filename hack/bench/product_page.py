@@ -11,6 +11,7 @@ from typing import Any
 
 from bench import cells
 from bench.page import SAME, merge
+from tables import head
 
 # As ``bench.run`` names it, which needs PyTorch.
 AS_SHIPPED = "as shipped"
@@ -51,15 +52,15 @@ def page(result: dict[str, Any], data: str = "product.json") -> str:
         "to be held against and to calibrate with. Then every candidate was built again without regard to time, and "
         "the published engine raced beside all of them and beside the baselines, inputs on the GPU. At last a real "
         "tritonserver served the published repository, and the same model as people serve it without Enginewright.",
-        "", "| figure | value |", "|---|---|",
+        "", *head("figure", "value"),
         f"| cells where what ships is within 3 % of the best that is accurate, baselines too | "
         f"{figures['within_3_percent']:.0%} of {figures['cells']} (worst {figures['worst_regret']:.3f}×) |",
         f"| over eager FP32, geometric mean | {figures['over_eager_fp32']:.2f}× |",
         f"| over torch.compile FP16 with CUDA graphs, geometric mean | {figures['over_compile_graphs']:.3f}× |",
         *(f"| p50 served, beside eager FP32 in Triton, {load} | {figures[key]:.2f}× |" for key, load in
           (("served_over_eager", "one request in flight"), ("knee_over_eager", "at the knee")) if key in figures), "",
-        "| model | budget, s | build, s | batch | ships | accurate rivals | ÷ best | over eager | over compiled |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *head("model", "budget, s", "build, s", "batch", "ships", "accurate rivals", "÷ best", "over eager",
+              "over compiled"),
         *(line for row in result["models"] for line in _cells(row, result["cells"])), "",
         *_all_served([row for row in result["models"] if "served" in row]),
         *(f"- {row['model']}: not tried within the budget: {', '.join(row['untried'])}" for row in result["models"]
@@ -84,7 +85,7 @@ def _cells(row: dict[str, Any], measured: Sequence[dict[str, Any]]) -> list[str]
 
 def _all_served(rows: Sequence[dict[str, Any]]) -> list[str]:
     return ["Served: milliseconds that a gRPC client on loopback sees, requests of one sample each.", "",
-            "| model | in flight | p50 | p99 | eager p50 | compiled p50 | bare |", "|---|---|---|---|---|---|---|",
+            *head("model", "in flight", "p50", "p99", "eager p50", "compiled p50", "bare"),
             *(line for row in rows for line in _served(row)), ""] if rows else []
 
 

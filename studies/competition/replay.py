@@ -11,6 +11,7 @@ import numpy as np
 from competition.tracks import MEASURED, MadeUp, Recorded, Track, recorded
 from enginewright_builder.competition.race import CALL_OVERHEAD, LOOKS, NEAR, ZONE, Heat, compete
 from enginewright_builder.tensors import Array
+from tables import head
 
 SEEDS = 20
 NOISES = (0.01, 0.03, 0.08)
@@ -108,8 +109,8 @@ def replay(path: Path, seeds: int = SEEDS) -> dict[str, dict[str, list[Run]]]:
 
 
 def table(path: Path, seeds: int = SEEDS) -> str:
-    lines = ["| Timings | Policy | mean regret | 99th percentile | pick within 3 % | all ties within 3 % | in 5 % | "
-             "time |", "|---|---|---|---|---|---|---|---|"]
+    lines = [*head("Timings", "Policy", "mean regret", "99th percentile", "pick within 3 %", "all ties within 3 %",
+                   "in 5 %", "time")]
     for group, policies in replay(path, seeds).items():
         whole = _array(policies[f"all arms, {LOOKS[-1]} rounds"], "seconds").mean()
         for name, runs in policies.items():

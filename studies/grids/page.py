@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tables import head
+
 HEAD = """# Search over batching and instances
 
 Written by `{command}` from the grids in `grids/`; the figures are in `search.json`.
@@ -63,7 +65,7 @@ def _summary(document: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]]) ->
         "## Summary\n",
         f"**{good} of {document['cells']}** pairs of grid and objective reach {goal['share']:.0%} of the best with at "
         f"most {goal['measurements']} measurements.\n",
-        "| Search | Mean share | Least share | Pairs at the goal | Mean measurements |", "|---|---|---|---|---|", *rows,
+        *head("Search", "Mean share", "Least share", "Pairs at the goal", "Mean measurements"), *rows,
         ""])
 
 
@@ -74,8 +76,8 @@ def _simulated(document: Mapping[str, Any]) -> str:
              "batcher, request by request (`studies/grids/simulate.py`), each with the same ten objectives. On "
              "`cold gpu` half of all batch sizes stall once for 20 to 80 ms in a short window, as on the H200's "
              "record; a measurement of the stalled point cannot know.\n",
-             "| Machines | Grids | Pairs at the goal | Mean share | 5th percentile | Mean measurements "
-             "| Quick, first 12: at the goal, mean |", "|---|---|---|---|---|---|---|"]
+             *head("Machines", "Grids", "Pairs at the goal", "Mean share", "5th percentile", "Mean measurements",
+                   "Quick, first 12: at the goal, mean")]
     for one in document["simulated"]:
         ours, quick = one["ours"], one["quick_first_12"]
         lines.append(f"| {one['kind']} | {one['grids']} | {ours['at_goal']:.0%} | {ours['mean']:.1%} | "
@@ -90,8 +92,8 @@ def _grid(grid: Mapping[str, Any]) -> str:
              f"`grids/{grid['grid']}.json`: {grid['points']} points, {grid['repeats']:g} repeats each, on {device}, "
              f"{grid['recorded']}. Throughput of the repeats of one point differs by {grid['spread']:.1%} "
              "(median over points, largest − smallest).", *(f"\n{note}" for note in grid["notes"]), "",
-             "| Objective | Best of the grid | Ours: share, measurements | Random | Coarse grid | Quick (first 12) "
-             "| Noise: ours / whole grid |", "|---|---|---|---|---|---|---|"]
+             *head("Objective", "Best of the grid", "Ours: share, measurements", "Random", "Coarse grid",
+                   "Quick (first 12)", "Noise: ours / whole grid")]
     lines += [_row(goal) for goal in grid["objectives"]]
     return "\n".join([*lines, ""])
 

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tables import head
+
 Row = dict[str, Any]
 _HEAD = """# Models that nothing was written for
 
@@ -32,8 +34,9 @@ def page(result: dict[str, Any]) -> str:
     parts += ["## Counts\n", _table(counts, "source"), "## By task\n", _table(counts, "task")]
     for label, rows in counts.items():
         left = [row for row in rows if row["outcome"] != "served"]
-        parts.append(f"## Not served, {_WORDS[label]}\n\n| model | outcome | message |\n|---|---|---|\n" + "".join(
-            f"| {row['name']} | {row['outcome']}{_reason(row)} | {_cell(row.get('message', ''))} |\n" for row in left))
+        lines = [f"| {row['name']} | {row['outcome']}{_reason(row)} | {_cell(row.get('message', ''))} |"
+                 for row in left]
+        parts.append("\n".join([f"## Not served, {_WORDS[label]}\n", *head("model", "outcome", "message"), *lines, ""]))
     return "\n".join(parts)
 
 
@@ -50,7 +53,7 @@ _WORDS = {"before": "before the builder was mended for any of them", "after": "s
 def _table(counts: dict[str, Sequence[Row]], column: str) -> str:
     """Served, refused and failed of all, by ``column``."""
     names = sorted({row[column] for rows in counts.values() for row in rows})
-    lines = ["| |" + "".join(f" {_WORDS[label]} |" for label in counts), "|---|" + "---|" * len(counts)]
+    lines = [*head("", *(_WORDS[label] for label in counts))]
     for name in (*names, "all"):
         told = (_told([row for row in rows if name in (row[column], "all")]) for rows in counts.values())
         lines.append(f"| {name} |" + "".join(f" {one} |" for one in told))

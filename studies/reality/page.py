@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.machine import processor_of
 from reality.compare import NAMES, Row
+from tables import head
 
 JSON, PAGE = "reality.json", "reality.md"
 HEAD = """# The simulator beside real replicas
@@ -71,8 +72,8 @@ def _section(study: Mapping[str, Any]) -> str:
         f"{study['wake_ms']:g} more, and {study['transport_ms']:g} for the client. "
         f"{len(study['rows'][0]['repeats'])} repeats; {sum(one['failed'] for one in repeats)} requests failed. "
         f"`{study['command']}`", "",
-        "| load | requests/s | p50, ms | off by | p95, ms | off by | answered/s | off by | pace | off at pace |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        *head("load", "requests/s", "p50, ms", "off by", "p95, ms", "off by", "answered/s", "off by", "pace",
+              "off at pace"),
         *(f"| {row['load']:.0%} | {' | '.join(_cells(row))} |" for row in study["rows"]), "",
         "Each repeat, off by (p50, p95, answered): " + "; ".join(
             f"{row['load']:.0%}: " + ", ".join(map(_each, row["repeats"])) for row in study["rows"]) + ".", "",

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from enginewright.core.comparison.latency import Ratio
 from enginewright.core.signals import Traffic
+from tables import head
 
 ODDS = math.log(1000.0)
 RUNS, SECONDS = 100, 300
@@ -143,8 +144,7 @@ def run(case: Case, rate: float, seed: int) -> dict[str, int]:
 
 def main() -> None:
     print("Refused of 100 within 60 s / 300 s\n")
-    print("| candidate | requests/s | means | requests | blocks | counters | pairs |")
-    print("|---|---|---|---|---|---|---|")
+    print(*head("candidate", "requests/s", "means", "requests", "blocks", "counters", "pairs"), sep="\n")
     for case in CASES:
         for rate in (5.0, 50.0, 500.0):
             found = [run(case, rate, seed) for seed in range(RUNS)]

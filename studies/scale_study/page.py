@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bench.machine import processor_of
+from tables import head, row
 
 HEAD: Final = """# What many models cost
 
@@ -80,5 +81,5 @@ def _read(sizes: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    lines = [list(columns), ["--:"] * len(list(columns)), *(list(map(str, row)) for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    names = tuple(columns)
+    return "\n".join([*head(*names, right=range(len(names))), *map(row, rows), ""])

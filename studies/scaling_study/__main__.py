@@ -23,6 +23,7 @@ from scaling_study.loads import LOADS
 from scaling_study.reversals import in_each, of_bursts, reversals_table
 from scaling_study.runs import HPA, ORACLE, QUEUE, US, VARIANTS, Cell, play
 from scaling_study.tuning import COLD, SEEDS, TUNING
+from tables import head, row
 
 PAGE = Path("docs/benchmarks/scaling.md")
 # Beside the page's folder.
@@ -73,8 +74,9 @@ def tuning(loads: Sequence[str], seeds: int) -> list[Cell]:
 
 def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequence[str], best: str) -> str:
     """Means over seeds, one row for each policy on each load; replica-seconds are relative to those of ``best``."""
-    heads = ["Load", *columns, "Policy", "Late", f"Replica-seconds, of those of {best}", "Reversals"]
-    lines = [f"| {' | '.join(heads)} |\n", f"|{'---|' * (len(columns) + 2)}--:|--:|--:|\n"]
+    words = len(columns) + 2
+    lines = [*head("Load", *columns, "Policy", "Late", f"Replica-seconds, of those of {best}", "Reversals",
+                   right=range(words, words + 3))]
     rows: dict[tuple[str, ...], list[Cell]] = {}
     for cell in cells:
         where = (Path(cell.load).stem, *(f"{getattr(cell, column.lower()):g}" for column in columns))
@@ -85,8 +87,8 @@ def table(cells: Sequence[Cell], found: Mapping[Cell, Figures], columns: Sequenc
         late = sum(one["slo_violations"] for one in each) / sum(one["requests"] for one in each)
         cost = sum(one["replica_seconds"] for one in each) / base
         turns = sum(one["reversals"] for one in each) / len(each)
-        lines.append(f"| {' | '.join(named)} | {policy} | {100 * late:.2f} % | {cost:.2f} | {turns:.0f} |\n")
-    return "".join(lines)
+        lines.append(row((*named, policy, f"{100 * late:.2f} %", f"{cost:.2f}", f"{turns:.0f}")))
+    return "\n".join([*lines, ""])
 
 
 def dial_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:

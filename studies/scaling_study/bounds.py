@@ -13,6 +13,7 @@ from pathlib import Path
 
 from enginewright_simulation.results import Figures
 from scaling_study.runs import FORESEEN, ORACLE, TOLD, TRAILING, US, Cell
+from tables import head, row
 
 SEEDS = 3
 LATE = 0.01
@@ -30,7 +31,7 @@ def bounds(loads: Sequence[str], seeds: int) -> list[Cell]:
 
 
 def bounds_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
-    lines = ["| Load | Policy | Replica-seconds at 1 % late, of those of oracle |\n", "|---|---|--:|\n"]
+    lines = [*head("Load", "Policy", "Replica-seconds at 1 % late, of those of oracle", right=(2,))]
     for load in dict.fromkeys(cell.load for cell in cells):
         here = [cell for cell in cells if cell.load == load]
         best = sum(found[cell]["replica_seconds"] for cell in here if cell.policy == ORACLE)
@@ -42,8 +43,8 @@ def bounds_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
                 points.append((late, sum(one["replica_seconds"] for one in each) / best))
             cost = at(LATE, points)
             said = "not within what was tried" if math.isnan(cost) else f"{cost:.2f}"
-            lines.append(f"| {Path(load).stem} | {policy} | {said} |\n")
-    return "".join(lines)
+            lines.append(row((Path(load).stem, policy, said)))
+    return "\n".join([*lines, ""])
 
 
 def at(late: float, points: Sequence[tuple[float, float]]) -> float:

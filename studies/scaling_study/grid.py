@@ -8,6 +8,7 @@ from pathlib import Path
 from enginewright_simulation.results import Figures
 from scaling_study.loads import COLD, HELD_OUT
 from scaling_study.runs import GRID, HPA, US, Cell
+from tables import head, row
 
 SLOW_SECONDS = 60.0
 
@@ -42,9 +43,8 @@ def grid_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
     """One row for each load: the settings that beat ours on both, the one with the fewest late, and the one with the
     fewest late of those that cost no more; each as so many times our late requests and our replica-seconds."""
     worse = dominated(cells, found)
-    heads = ["Load", "Cold start", "Settings with fewer of both", "Fewest late, times ours", "Replica-seconds, times",
-             "Fewest late for no more replica-seconds"]
-    lines = [f"| {' | '.join(heads)} |\n", "|---|--:|--:|---|--:|---|\n"]
+    lines = [*head("Load", "Cold start", "Settings with fewer of both", "Fewest late, times ours",
+                   "Replica-seconds, times", "Fewest late for no more replica-seconds", right=(1, 2, 4))]
     for load in dict.fromkeys(cell.load for cell in cells):
         here = [cell for cell in cells if cell.load == load]
         mine = next(found[cell] for cell in here if cell.policy == US)
@@ -54,9 +54,9 @@ def grid_table(cells: Sequence[Cell], found: Mapping[Cell, Figures]) -> str:
         cost = found[best]["replica_seconds"] / mine["replica_seconds"]
         said = _said(cheap[0], mine, found) if cheap else "none costs as little"
         beaten = f"{sum(cell in worse for cell in here)} of {len(peers)}"
-        lines.append(f"| {Path(load).stem} | {here[0].cold:g} s | {beaten} | {_said(best, mine, found)} | {cost:.2f} "
-                     f"| {said} |\n")
-    return "".join(lines)
+        lines.append(row((Path(load).stem, f"{here[0].cold:g} s", beaten, _said(best, mine, found), f"{cost:.2f}",
+                          said)))
+    return "\n".join([*lines, ""])
 
 
 def _said(cell: Cell, mine: Figures, found: Mapping[Cell, Figures]) -> str:

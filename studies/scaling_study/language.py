@@ -26,6 +26,7 @@ from enginewright_simulation.tokens import Asked, TokenService
 from enginewright_simulation.trace import read_trace
 from scaling_study.loads import LOADS, bursts
 from scaling_study.runs import TRACE_SCALE
+from tables import head
 
 COLD, MOST = 60.0, 40
 SERVICE = TokenService(step_seconds=0.012, request_seconds=0.0002, input_seconds=0.0001, cache_tokens=200_000)
@@ -98,8 +99,8 @@ def _length(draw: random.Random, median: float, spread: float) -> int:
 def language_table(cells: Sequence[LanguageCell], found: Mapping[LanguageCell, Figures]) -> str:
     """Means over seeds; replica-seconds are relative to those of the first HPA."""
     base = next(iter(HPAS))
-    lines = [f"| Objective | At once | Fewest | Load | Policy | Late | Replica-seconds, of those of {base} | "
-             "Reversals |\n", "|---|--:|--:|---|---|--:|--:|--:|\n"]
+    lines = [*head("Objective", "At once", "Fewest", "Load", "Policy", "Late", f"Replica-seconds, of those of {base}",
+                   "Reversals", right=(1, 2, 5, 6, 7))]
     rows: dict[LanguageCell, list[LanguageCell]] = {}
     for cell in cells:
         rows.setdefault(replace(cell, seed=0), []).append(cell)
@@ -111,5 +112,5 @@ def language_table(cells: Sequence[LanguageCell], found: Mapping[LanguageCell, F
         turns = sum(one["reversals"] for one in each) / len(each)
         asked = f"{row.ttft:g} and {row.tpot:g} ms at p{row.percentile:g}"
         lines.append(f"| {asked} | {row.at_once} | {row.least} | {Path(row.load).stem} | {row.policy} | "
-                     f"{100 * late:.2f} % | {spent / by_base:.2f} | {turns:.0f} |\n")
-    return "".join(lines)
+                     f"{100 * late:.2f} % | {spent / by_base:.2f} | {turns:.0f} |")
+    return "\n".join([*lines, ""])

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from enginewright_simulation.results import reversals
 from scaling_study.loads import HOUR, SPANS
 from scaling_study.runs import HPA, US, Cell, run_of
+from tables import head, row
 
 
 def of_bursts(loads: Sequence[str], seeds: int) -> list[Cell]:
@@ -30,12 +31,12 @@ def between(begins: Sequence[float], changes: Sequence[tuple[float, int, int]]) 
 
 
 def reversals_table(cells: Sequence[Cell], found: Mapping[Cell, Sequence[int]]) -> str:
-    heads = ["Load", "Policy", "Bursts", "With one reversal at most", "With two or three", "With more"]
-    lines = [f"| {' | '.join(heads)} |\n", "|---|---|--:|--:|--:|--:|\n"]
+    lines = [*head("Load", "Policy", "Bursts", "With one reversal at most", "With two or three", "With more",
+                   right=range(2, 6))]
     for load, policy in dict.fromkeys((cell.load, cell.policy) for cell in cells):
         each = [turns for cell in cells if (cell.load, cell.policy) == (load, policy) for turns in found[cell]]
         one, few = sum(turns <= 1 for turns in each), sum(turns <= 3 for turns in each)
         shares = (one, few - one, len(each) - few)
-        said = " | ".join(f"{100 * share / max(1, len(each)):.0f} %" for share in shares)
-        lines.append(f"| {load} | {policy} | {len(each)} | {said} |\n")
-    return "".join(lines)
+        said = (f"{100 * share / max(1, len(each)):.0f} %" for share in shares)
+        lines.append(row((load, policy, len(each), *said)))
+    return "\n".join([*lines, ""])

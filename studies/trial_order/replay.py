@@ -26,6 +26,7 @@ from enginewright_builder.engines.base import BatchRange, Rung, quickly
 from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.measure.look import Look
+from tables import head
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 PAGE = BENCHMARKS / "trial-order.md"
@@ -231,7 +232,7 @@ def page() -> str:
         cells = [value for one in found for value in one.regret.values()]
         within = sum(value <= ZONE for value in cells)
         lines += [f"## {budget} s: {within} of {len(cells)} cells within 3 %", "",
-                  "| model | batch 1 | 8 | 32 | seconds | trials in order |", "|---|---|---|---|---|---|"]
+                  *head("model", "batch 1", "8", "32", "seconds", "trials in order")]
         lines += [f"| {one.model} | " + " | ".join(f"{one.regret[batch]:.3f}" for batch in BATCHES)
                   + f" | {one.seconds:.0f} | {', '.join(one.tried)} |" for one in found]
         lines.append("")
