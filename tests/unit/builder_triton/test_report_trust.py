@@ -51,8 +51,8 @@ def test_a_sound_report_has_nothing_to_mind(report: BuildReport) -> None:
      "AccuracyNotReached"),
     (lambda one: dataclasses.replace(one, engine=dataclasses.replace(one.engine, objective_met=False)), "is missed"),
     (lambda one: dataclasses.replace(one, engine=dataclasses.replace(one.engine, objective_met=False, requests=120,
-                                                                     requests_to_show=150)),
-     "120 requests kept the latency objective, and it takes 150"),
+                                                                     requests_to_show=205)),
+     "120 requests kept the latency objective, and it takes 205"),
 ], ids=["synthetic", "few samples", "small groups", "few requests", "unsteady", "fallback", "objective",
         "too few to say"])
 def test_what_is_to_be_minded_is_said_with_the_remedy(change: Any, text: str, report: BuildReport) -> None:

@@ -152,9 +152,9 @@ def test_a_user_may_go_back_to_one_that_misses_it() -> None:
 
 def test_requests_that_kept_it_and_are_too_few_to_say_so_are_unknown() -> None:
     cluster = serving(strategy="Recreate")
-    assert change(cluster, {**FAST, "objective_met": False, "requests": 120, "requests_to_show": 150}) == set()
+    assert change(cluster, {**FAST, "objective_met": False, "requests": 120, "requests_to_show": 205}) == set()
     assert cluster.says("RolloutComplete") == "Unknown/ObjectiveUnknown"
-    assert "(to say that it is met takes 150 requests, and the build measured 120)" in cluster.condition(
+    assert "(to say that it is met takes 205 requests, and the build measured 120)" in cluster.condition(
         "RolloutComplete")["message"]
 
 

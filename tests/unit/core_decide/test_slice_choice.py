@@ -46,7 +46,7 @@ def live(cluster: Cluster, holds: dict[str, Any], rounds: int = 40) -> list[str]
             if told == "memory":
                 cluster.finish(refused("build", "transient", "OutOfMemory", CUDA), of="build")
             elif told == "few":
-                cluster.finish(built(objective_met=False, requests=120, requests_to_show=150,
+                cluster.finish(built(objective_met=False, requests=120, requests_to_show=205,
                                      memory_bytes=2 * mig.GIB), of="build")
             else:
                 cluster.finish(built(objective_met=told, p99_ms=5.0 if told else 30.0, memory_bytes=2 * mig.GIB),
