@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from support.apiserver import eventually
+from support.operators import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("studies", "operator", "builders")
 
 

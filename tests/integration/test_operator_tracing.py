@@ -19,10 +19,9 @@ from enginewright.tracing import Attribute, Span
 from enginewright_builder.contract import EXIT_USER
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
-from support.operators import OperatorProcess
+from support.operators import ROOT, OperatorProcess
 from support.otlp import Collector, collecting
 
-ROOT = Path(__file__).resolve().parents[2]
 MINE = f"{labels.MODEL}=minilm"
 # What containers without a device are told beside tracing.
 NO_DEVICES = {"NVIDIA_VISIBLE_DEVICES"}

@@ -30,9 +30,8 @@ from enginewright.reconcile.metrics import Metrics
 from enginewright.runtime import Operator, Options
 from enginewright_builder.contract import QualityReport
 from support.apiserver import PATIENCE, Models, eventually
-from support.forks import Fork, fork
-from support.operator_forks import operator_forks
 
+ROOT = Path(__file__).resolve().parents[3]
 # Kinds that the operator alone writes.
 OURS_ALONE = (OPTIMISED_MODEL, CONFIG_MAP, SERVICE)
 
@@ -131,20 +130,26 @@ async def operator(operator_kubeconfig: Path, namespace: str) -> AsyncIterator[O
 
 
 class OperatorProcess:
-    """``enginewright run`` as a process of its own, its log in ``log``. Without a ``lease`` (``NAMESPACE/NAME``) each
-    start has one of its own: the test ended the process before, so that no start waits until a Lease has run out."""
+    """``enginewright run`` as a child, its log in ``log``. Without a ``lease`` (``NAMESPACE/NAME``) each start has
+    one of its own: the test ended the process before, so that no start waits until a Lease has run out."""
 
     def __init__(self, kubeconfig: Path, namespace: str, log: Path, lease: str = "") -> None:
         self._arguments = ["run", f"--kubeconfig={kubeconfig}", f"--namespace={namespace}", "--metrics-port=0",
                            "--health-port=0"]
         self._namespace, self._lease = namespace, lease
         self._log = log
-        self._process: Fork | None = None
+        self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
         lease = self._lease or f"{self._namespace}/operator-{uuid.uuid4().hex[:8]}"
-        self._process = await fork(operator_forks(), [*self._arguments, f"--leader-lease={lease}"], os.environ,
-                                   Path.cwd(), self._log.resolve())
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "operator"), str(ROOT / "builders")))}
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "enginewright", *self._arguments, f"--leader-lease={lease}", env=environment,
+                stdout=log, stderr=log,
+                # The kernel wakes what is stopped in a process group that loses its shell.
+                start_new_session=True,
+            )
 
     def send(self, number: int) -> None:
         assert self._process is not None

@@ -38,19 +38,11 @@ def main(words: Sequence[str]) -> None:
         importlib.import_module(name)
     vllm: Any = importlib.import_module("vllm.entrypoints.cli.main")
     if words[0] == FORKS:
-        sys.argv = ["vllm", *forked(words[1])]
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        gc.collect()
+        gc.freeze()
+        _become(_asked(words[1]))
     vllm.main()
-
-
-def forked(path: str) -> list[str]:
-    """Returns in forks alone, with the words that each was asked to run. It waits for connections at ``path``."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    gc.collect()
-    gc.freeze()
-    asked = _asked(path)
-    _become(asked)
-    words: list[str] = asked["words"]
-    return words
 
 
 def _asked(path: str) -> dict[str, Any]:
@@ -88,6 +80,7 @@ def _become(asked: dict[str, Any]) -> None:
     log = os.open(asked["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for stream in (1, 2):
         os.dup2(log, stream)
+    sys.argv = ["vllm", *asked["words"]]
 
 
 if __name__ == "__main__":

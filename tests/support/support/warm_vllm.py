@@ -3,7 +3,10 @@ in vLLM's own process and once more in its engine's."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import os
 import subprocess
 from pathlib import Path
 from typing import Any, Self, cast
@@ -11,12 +14,33 @@ from typing import Any, Self, cast
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.server import READY_SECONDS, VllmServer
 from support import vllm_forks
-from support.forks import fork
 
 # Words of a server's command: `python -s -S`, then `-m vllm.entrypoints.cli.main`.
 INTERPRETER, MODULE = 3, 2
 # Of a server's environment, what vLLM reads once it starts; the rest may count as soon as it is imported.
 READ_LATE = ("HOME", "VLLM_CPU_KVCACHE_SPACE")
+
+
+class Fork:
+    """As much of :class:`asyncio.subprocess.Process` as servers use, of a child of another process."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._writer = writer
+        self._end = asyncio.create_task(self._ended(reader))
+
+    async def _ended(self, reader: asyncio.StreamReader) -> int:
+        self.returncode = int(await reader.readline())
+        self._writer.close()
+        return self.returncode
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._end)
+
+    def send_signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
 
 
 class Forks:
@@ -63,5 +87,8 @@ class WarmVllm(VllmServer):
             self._link.symlink_to(self.draft.resolve())
         command, environment = self.command(port), self.environment()
         socket = self._forks.socket(command[:INTERPRETER], environment)
-        self._child = cast(Any, await fork(socket, command[INTERPRETER + MODULE:], environment,
-                                           Path(self._scratch.name), self.log_file))
+        reader, writer = await asyncio.open_unix_connection(str(socket))
+        asked = {"words": command[INTERPRETER + MODULE:], "environment": environment, "folder": self._scratch.name,
+                 "log": str(self.log_file)}
+        writer.write(json.dumps(asked).encode() + b"\n")
+        self._child = cast(Any, Fork(reader, writer, int(await reader.readline())))
