@@ -250,7 +250,7 @@ _OF_SEQUENCES = (
            "spec.interface.padding", "attention_mask", "remove it", "spec.interface.padding is not done for sequences"),
     Broken("sequences through a Gateway", _stateful(rollout={"gateway": {
         "parentRefs": [{"name": "public"}], "hostnames": ["models.example"]}}),
-           "spec.rollout.gateway", "public", "keep a connection", "spec.rollout.gateway sends each request"),
+           "spec.rollout.gateway", "public", "keep a connection", "spec.rollout.gateway may send each request"),
     Broken("sequences over classes of devices",
            _stateful(placement={"classes": [{"name": "cpu", **CPU}, {"name": "h100", "gpu": {"product": H100}}]}),
            "spec.placement.classes", "cpu", "an object for each class", "spec.placement.classes is not done"),
