@@ -1,5 +1,5 @@
 """Small random networks as ONNX: perceptrons, convolutions, a transformer's block; one or two heads, logits or
-probabilities. Everything follows from a seed."""
+probabilities of classes, or one number a sample: a regressor's, or a binary score. Everything follows from a seed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ Params = Mapping[str, Array]
 KINDS = ("perceptron", "convolution", "transformer")
 _OPSET, _IR = 17, 9
 _CHANNELS, _PICTURE, _TOKENS = 3, 6, 6
+# Of all networks: those that answer with one number.
+_SINGLE = 0.3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,11 +39,19 @@ class Network:
         value = _BODIES[self.kind](graph, graph.node("Cast", ["x"], to=element))
         for name, weight in (("y", "head"), ("z", "second")):
             if name in self.heads:
-                logits = graph.dense(value, weight)
-                answer = graph.node("Softmax", [logits], axis=-1) if self.probabilities else logits
+                answer = self._linked(graph, graph.dense(value, weight))
                 graph.nodes.append(helper.make_node("Cast", [answer], [name], name=f"out_{name}",
                                                     to=TensorProto.FLOAT))
         return graph.finished()
+
+    @property
+    def single(self) -> bool:
+        return set(self.heads.values()) == {1}
+
+    def _linked(self, graph: _Graph, logits: str) -> str:
+        if not self.probabilities:
+            return logits
+        return graph.node("Sigmoid", [logits]) if self.single else graph.node("Softmax", [logits], axis=-1)
 
     def samples(self, count: int, seed: int) -> Array:
         """Clusters around a few centres, as classes are, with features of unequal spread."""
@@ -109,7 +119,7 @@ _BODIES: dict[str, Callable[[_Graph, str], str]] = {"perceptron": _perceptron, "
 def random_network(seed: int) -> Network:
     rng = np.random.default_rng(seed)
     kind = KINDS[seed % len(KINDS)]
-    width, classes = int(rng.choice([12, 16, 24])), int(rng.integers(4, 12))
+    width, classes = int(rng.choice([12, 16, 24])), 1 if rng.random() < _SINGLE else int(rng.integers(4, 12))
     heads = {"y": classes, **({"z": classes} if rng.random() < 0.4 else {})}
     params, shape = _SIZES[kind](rng, width)
     params |= _dense(rng, "head", width, classes, gain=2.0)

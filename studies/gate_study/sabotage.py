@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -125,6 +126,25 @@ def scaled_answer(network: Network, scales: Scales, rng: Rng) -> onnx.ModelProto
                    factor=np.float32(rng.choice([-1.0, 0.1, 0.5, 2.0, 100.0])))
 
 
+def shifted_answer(network: Network, scales: Scales, rng: Rng) -> onnx.ModelProto:
+    """Off by the same everywhere, as where a regressor's mean is not added or a score's threshold is another's."""
+    return _behind(network.model(), lambda name, raw: [helper.make_node("Add", [raw, "offset"], [name])],
+                   offset=np.float32(rng.choice([-1.0, -0.3, 0.3, 1.0, 5.0])))
+
+
+def coarse_answer(network: Network, scales: Scales, rng: Rng) -> onnx.ModelProto:
+    """Rounded to few steps, as an output is that was quantised for a wider range."""
+    return _behind(network.model(), lambda name, raw: [
+        helper.make_node("Div", [raw, "step"], [f"{name}_steps"]),
+        helper.make_node("Round", [f"{name}_steps"], [f"{name}_whole"]),
+        helper.make_node("Mul", [f"{name}_whole", "step"], [name])], step=np.float32(rng.choice([0.5, 1.0, 2.0])))
+
+
+def other_link(network: Network, scales: Scales, rng: Rng) -> onnx.ModelProto:
+    """Logits for probabilities, or the other way round."""
+    return dataclasses.replace(network, probabilities=not network.probabilities).model()
+
+
 def rarely_wrong(network: Network, scales: Scales, rng: Rng) -> onnx.ModelProto:
     """Right on most inputs; wrong where one feature is large: an overflow, a table's last rows, a trigger."""
     flat = int(np.prod(network.shape))
@@ -194,4 +214,5 @@ def _constants(**constants: np.generic | np.ndarray) -> list[TensorProto]:  # ty
 
 SABOTAGES = (wrong_scale, wrong_zero_point, stale_calibration, too_few_bits, swapped_weights, zeroed_weights,
              transposed_weights, shifted_layout, other_model, another_seed, swapped_heads, dropped_bias, scaled_channel,
-             lost_activation, mixed_rows, constant_answer, scaled_answer, rarely_wrong, overflow, reversed_input)
+             lost_activation, mixed_rows, constant_answer, scaled_answer, shifted_answer, coarse_answer, other_link,
+             rarely_wrong, overflow, reversed_input)

@@ -40,6 +40,7 @@ Change = Callable[[Network, Scales, np.random.Generator], onnx.ModelProto]
 class Trial:
     kind: str
     network: str
+    single: bool
     metric: str
     tolerance: float
     samples: int
@@ -61,8 +62,8 @@ def trial(changes: Sequence[Change], index: int) -> Trial:
     gate = _compare(metric, original, candidate, network.samples(count, seed=1), _BATCH)
     truth = _compare(metric, original, candidate, network.samples(POPULATION, seed=2), _POPULATION_BATCH)
     counts = is_wrong(truth, tolerance) if changes is SABOTAGES else _right(truth, tolerance, count)
-    return Trial(kind=change.__name__, network=network.kind, metric=metric, tolerance=tolerance, samples=count,
-                 counts=counts, passed=gate.passes(tolerance), truth=truth.value, low=gate.low,
+    return Trial(kind=change.__name__, network=network.kind, single=network.single, metric=metric, tolerance=tolerance,
+                 samples=count, counts=counts, passed=gate.passes(tolerance), truth=truth.value, low=gate.low,
                  why=gate.refusal(tolerance))
 
 
@@ -89,7 +90,8 @@ def _right(truth: Accuracy, tolerance: float, count: int) -> bool:
 
 
 def _spread(accuracy: Accuracy) -> float:
-    return float(np.std(accuracy.scores)) if accuracy.scores else 0.0
+    """Of a sample's score; of a coefficient over all samples what stands for it, as of normal numbers."""
+    return float(np.std(accuracy.scores)) if accuracy.scores else 1.0 - accuracy.value ** 2
 
 
 def _session(model: onnx.ModelProto, optimise: bool = True) -> ort.InferenceSession:

@@ -28,4 +28,5 @@ def tally(run: Callable[[int], Trial], count: int) -> dict[str, Any]:
             "kinds": {kind: {"counted": kinds[kind], "passed": passed[kind]} for kind in sorted(kinds)},
             "metrics": dict(collections.Counter(one.metric for one in counted)),
             "tolerances": dict(collections.Counter(f"{one.tolerance:g}" for one in counted)),
+            "heads": dict(collections.Counter("one number" if one.single else "classes" for one in counted)),
             "networks": dict(collections.Counter(one.network for one in counted))}
