@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 class Options:
     """``backend`` is the host of the replicas, ``backend_http`` and ``backend_grpc`` their ports; of our own ports 0
     picks one, and ``host`` None is every address. At most ``requests`` requests of ``size`` bytes altogether are held,
-    each for ``hold`` seconds. A replica is ready when a GET of ``ready_path`` gives 200; of our own, it and
-    ``live_path`` do."""
+    each for ``hold`` seconds. What is being passed on as it ends has ``leave`` seconds, None for as many as ``hold``. A
+    replica is ready when a GET of ``ready_path`` gives 200; of our own, it and ``live_path`` do."""
 
     backend: str
     backend_http: int = HTTP_PORT
@@ -46,6 +46,7 @@ class Options:
     requests: int = 1000
     size: int = 128 << 20
     hold: float = 120.0
+    leave: float | None = None
     live_path: str = TRITON.live_path
     ready_path: str = TRITON.ready_path
 
@@ -62,7 +63,9 @@ class Running:
 
 @contextlib.asynccontextmanager
 async def activator(options: Options) -> AsyncIterator[Running]:
-    """Serves for the length of the block. At its end nothing new is taken, and what is held still has its time."""
+    """Serves for the length of the block. At its end nothing new is taken, and what is held or answered still has its
+    time."""
+    leave = options.hold if options.leave is None else options.leave
     room = Room(options.requests, options.size)
     gate = Gate(lambda: proxy.ready())
     tally = Tally(gate, room)
@@ -72,7 +75,7 @@ async def activator(options: Options) -> AsyncIterator[Running]:
     calls = GrpcProxy(f"{options.backend}:{options.backend_grpc}", gate, room, tally, options.hold)
     server = grpc.aio.server(options=server_options(room))
     server.add_generic_rpc_handlers((calls,))
-    requests, pages = _runner(_everything(proxy), options.hold), _runner(_metrics(gate, tally), 0.0)
+    requests, pages = _runner(_everything(proxy), leave), _runner(_metrics(gate, tally), 0.0)
     try:
         grpc_port = server.add_insecure_port(f"{options.host or '[::]'}:{options.grpc_port}")
         await server.start()
@@ -82,7 +85,7 @@ async def activator(options: Options) -> AsyncIterator[Running]:
         )
     finally:
         log.info("draining", pending=gate.pending)
-        await asyncio.gather(server.stop(options.hold), requests.cleanup())
+        await asyncio.gather(server.stop(leave), requests.cleanup())
         await pages.cleanup()
         await gate.close()
         await calls.close()

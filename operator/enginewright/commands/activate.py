@@ -14,6 +14,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backend", required=True, metavar="HOST", help="address of the replicas, once one is ready")
     parser.add_argument("--hold-seconds", type=positive, default=120, metavar="N",
                         help="seconds that a request waits at most (default %(default)s)")
+    parser.add_argument("--exit-seconds", type=positive, metavar="N",
+                        help="seconds that what is held or answered has when the activator ends (default: as many as a "
+                             "request waits at most)")
     parser.add_argument("--requests", type=positive, default=1000, metavar="N",
                         help="most requests to hold (default %(default)s)")
     parser.add_argument("--bytes", type=positive, default=128 << 20, metavar="N",
@@ -33,6 +36,7 @@ def activate(options: argparse.Namespace) -> int:
 
     logs.set_up(options.log_level)
     wanted = Options(backend=options.backend, requests=options.requests, size=options.bytes, hold=options.hold_seconds,
-                     live_path=options.live_path, ready_path=options.ready_path)
+                     leave=options.exit_seconds, live_path=options.live_path,
+                     ready_path=options.ready_path)
     asyncio.run(until_signalled(lambda stop: run(wanted, stop)))
     return 0

@@ -400,6 +400,28 @@ async def test_when_it_is_told_to_stop_it_still_passes_on_what_it_holds() -> Non
     assert replica.seen == {b"a": 1, b"b": 1}
 
 
+async def test_when_it_is_told_to_stop_answers_have_longer_than_a_request_may_wait() -> None:
+    """A language model's stream that goes through it may take as long as one of a replica that ends."""
+    replica = StandIn()
+    replica.go.clear()
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(replica.running())
+        found = await stack.enter_async_context(running(replica, hold=0.05, leave=PATIENCE))
+        answers = [asyncio.create_task(post(found, b"a")), asyncio.create_task(call(found, b"b"))]
+        await until(lambda: replica.seen == {b"a": 1, b"b": 1})
+        async with asyncio.TaskGroup() as ending:
+            ending.create_task(_release_after_some_holds(answers, replica))
+            await stack.aclose()
+    assert [await one for one in answers] == [(200, b"a"), b"b"]
+
+
+async def _release_after_some_holds(answers: list[asyncio.Task[Any]], replica: StandIn) -> None:
+    """A second is twenty times as long as a request may wait."""
+    cut, _ = await asyncio.wait(answers, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+    assert not cut
+    replica.go.set()
+
+
 @pytest.mark.parametrize("cycles", [10, pytest.param(50, marks=pytest.mark.study)])
 async def test_cycles_under_load_lose_nothing_and_send_nothing_twice(
     cycles: int, monkeypatch: pytest.MonkeyPatch

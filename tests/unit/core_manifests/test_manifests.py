@@ -100,6 +100,14 @@ def test_grace_outlasts_drain_and_exit() -> None:
     assert pod["terminationGracePeriodSeconds"] > 7 + 40
 
 
+def test_an_activator_that_ends_outlasts_what_it_holds_and_then_passes_on() -> None:
+    config = OperatorConfig(drain_seconds=7, exit_timeout=40)
+    spec = {**BASE, "autoscaling": {"minReplicas": 0, "maxReplicas": 2, "holdSeconds": 20}}
+    pod = children_of("m", spec, config).all()["activator"]["spec"]["template"]["spec"]
+    assert "--exit-seconds=60" in pod["containers"][0]["args"]
+    assert pod["terminationGracePeriodSeconds"] > 7 + 60
+
+
 def test_a_surge_never_takes_capacity_away_and_recreate_takes_it_first() -> None:
     assert deployment_of(rollout={"maxSurge": 3})["strategy"] == {
         "type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 3}}

@@ -49,8 +49,7 @@ def activator(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig, se
                 "spec": {
                     "automountServiceAccountToken": False,
                     "enableServiceLinks": False,
-                    # Drain, then as long as a request may be held, and a margin before it is killed.
-                    "terminationGracePeriodSeconds": config.drain_seconds + scaling.hold_seconds + 5,
+                    "terminationGracePeriodSeconds": config.drain_seconds + _exit_seconds(scaling, config) + 5,
                     "securityContext": pod_security(config),
                     **pull_secrets(config),
                     "topologySpreadConstraints": spread_over_nodes(labels.activator_selector(owner.name)),
@@ -69,7 +68,8 @@ def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig, s
         "image": config.images.operator,
         "imagePullPolicy": config.pull_policy,
         "command": ["enginewright", "activate"],
-        "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}", *_paths(server)],
+        "args": [f"--backend={backend_name(owner.name)}", f"--hold-seconds={scaling.hold_seconds}",
+                 f"--exit-seconds={_exit_seconds(scaling, config)}", *_paths(server)],
         "ports": container_ports(TRITON),
         "resources": resources(config.activator_resources),
         "securityContext": container_security(),
@@ -80,6 +80,12 @@ def _container(owner: Owner, scaling: AutoscalingSpec, config: OperatorConfig, s
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108  (in the pod)
     }
+
+
+def _exit_seconds(scaling: AutoscalingSpec, config: OperatorConfig) -> int:
+    """A request may be held this long, and then takes as long as a replica that ends gives its own: a stream of a
+    language model does."""
+    return scaling.hold_seconds + config.exit_timeout
 
 
 def _paths(server: Server) -> list[str]:
