@@ -167,7 +167,7 @@ def test_a_group_without_objects_loses_nothing() -> None:
 @pytest.mark.parametrize(("metric", "output", "named", "told"), [
     ("accuracy", "", "scores", "is not of detections"),
     ("map", "", "logits", "takes detections, and the model answers"),
-    ("map50", "other", "scores", "of scores, labels and boxes together")])
+    ("map50", "other", "scores", "needs scores, labels and boxes together")])
 def test_metrics_that_do_not_fit_are_refused(metric: str, output: str, named: str, told: str) -> None:
     found, wanted = scene(4)
     given = {**found, "other": found["scores"]} if named == "scores" else {"logits": found["scores"]}
