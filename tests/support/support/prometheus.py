@@ -86,10 +86,12 @@ async def fires_only(http: httpx.AsyncClient, url: str, *alarms: tuple[str, str]
 
 
 async def runbook_finds(http: httpx.AsyncClient, url: str, alarm: str, model: str = "") -> None:
-    """Waits until each expression on the alarm's page finds something where ``NAME`` is ``model``."""
+    """Waits until each expression on the alarm's page finds something where ``NAME`` is ``model``, in the namespace
+    ``models``."""
     page = (RUNBOOKS / f"Enginewright{alarm}.md").read_text()
     blocks = re.findall(r"^```(\w*)\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    asked = [line.replace("NAME", model) for language, block in blocks if not language for line in block.splitlines()]
+    asked = [line.replace('"NAMESPACE"', '"models"').replace('"NAME"', f'"{model}"')
+             for language, block in blocks if not language for line in block.splitlines()]
     assert asked, f"the runbook of {alarm} asks Prometheus nothing"
 
     async def all_do() -> bool:
