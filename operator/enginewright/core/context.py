@@ -192,6 +192,11 @@ class PassContext:
         return plugin("retry", self.obj.fleet or self.obj.name, self.obj.namespace)
 
     @property
+    def roll_back_with(self) -> str:
+        """The command with which a user goes back to the revision that served before."""
+        return plugin("rollback", self.obj.fleet or self.obj.name, self.obj.namespace)
+
+    @property
     def retry_hint(self) -> str:
         return f"Change the spec, or try again with {self.retry_with}."
 

@@ -49,7 +49,7 @@ def test_off_it_is_nowhere_to_be_seen() -> None:
     (687, 1.0, "Unknown/Measuring", ("over 687 live answers of 1 replica",)),
     (688, 1.0, "True/Agreeing", ("cosine 1.0000", "0.99 is needed")),
     (2000, 0.995, "Unknown/Undecided", ("too near to say", "spec.quality.window")),
-    (2000, 0.9, "False/QualityDrifted", ("have drifted: cosine 0.9000", "rollback-to")),
+    (2000, 0.9, "False/QualityDrifted", ("have drifted: cosine 0.9000", "optimisedmodel rollback ")),
     (30, 0.0, "False/QualityDrifted", ("cosine 0.0000 with the source model (0.0000 to 0.2057;",)),
 ], ids=lambda value: str(value).replace("/", "-"))
 def test_what_is_said(samples: int, mean: float, says: str, words: tuple[str, ...]) -> None:

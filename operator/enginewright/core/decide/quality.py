@@ -138,9 +138,9 @@ def _remedy(ctx: PassContext, found: Agreement) -> str:
         return "spec.quality.rollback asks to go back to the last revision that served before."
     if found.metric == AGREEMENT:
         return ("It is asked prompts of its build: look at what changed since then, such as a node's device or driver, "
-                "or go back with the annotation enginewright.io/rollback-to.")
+                f"or go back with {ctx.roll_back_with}.")
     return ("Requests may have become unlike the data that accuracy was measured on: give such as "
-            "spec.accuracy.evaluation, or go back with the annotation enginewright.io/rollback-to.")
+            f"spec.accuracy.evaluation, or go back with {ctx.roll_back_with}.")
 
 
 def _reason_before(ctx: PassContext, revision: str) -> str:
