@@ -55,9 +55,11 @@ class Loads:
         return load.point.rank
 
     def tell_again(self, load: Load) -> None:
-        """It counts in place of all loads of that trial with as many requests in flight."""
-        trial = self.trials[load.number]
-        others = [one for one in trial.points if one.concurrency != load.point.concurrency]
+        """It counts in place of all loads of that trial with as many requests in flight. A server that failed now keeps
+        the objective with no other number either."""
+        trial, failed = self.trials[load.number], not load.point.meets and not load.point.again
+        others = [dataclasses.replace(one, meets=one.meets and not failed) for one in trial.points
+                  if one.concurrency != load.point.concurrency]
         self.trials[load.number] = dataclasses.replace(trial, points=(*others, load.point))
 
 

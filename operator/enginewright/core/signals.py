@@ -74,8 +74,9 @@ class Sample:
     long since the sample before, which are among those that ``arrived`` and not among those ``served``. ``hits`` are
     requests that response caches answered since then, among neither, and ``misses`` those that they did not.
     ``inferences`` are batch elements that replicas computed since the sample before, of a language model tokens of
-    answers; None where no replica says. ``occupied`` says of an old sample, which has no ``pending`` or ``running`` any
-    more, that a request waited, ran or was held at some time in it.
+    answers; None where no replica says. ``occupied_at`` is of an old sample, which is several together and has no
+    ``pending`` or ``running`` any more: the time of the last of them in which a request waited, ran or was held; None
+    where none did.
 
     Of a language model that was measured, ``pending``, ``arrived``, ``served`` and ``full`` count requests of the size
     that the build measured: work, in other words (``scaling/work.py``). ``running`` maps a pod to the requests that it
@@ -101,13 +102,14 @@ class Sample:
     running: Mapping[str, float] = field(default_factory=nothing)
     caches: Mapping[str, float] = field(default_factory=nothing)
     inferences: float | None = None
-    occupied: bool = False
+    occupied_at: float | None = None
 
     @property
     def busy(self) -> bool:
         """Whether a request waited, ran or was held, whenever it came: an answer may take longer than samples are kept
         as they are."""
-        return self.occupied or bool(self.held) or any(self.pending.values()) or any(self.running.values())
+        return (self.occupied_at is not None or bool(self.held) or any(self.pending.values())
+                or any(self.running.values()))
 
 
 @dataclass(frozen=True, kw_only=True)

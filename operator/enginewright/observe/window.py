@@ -86,12 +86,12 @@ class Window:
     def _age(self, sample: Sample) -> None:
         """Of an old sample only arrivals count, what was seen of replicas, and whether they had anything to do. Its
         queue is dropped, as if none had answered."""
-        occupied = sample.busy
+        occupied_at = sample.time if sample.busy else None
         before = self._old[-2].time if len(self._old) > 1 else self._started
         more: dict[str, Any] = {}
         if self._old and sample.time - before <= OLD_SECONDS * (1 + ROUNDING):
             last = self._old.pop()
-            occupied = occupied or last.occupied
+            occupied_at = last.occupied_at if occupied_at is None else occupied_at
             known = last.arrived is not None and sample.arrived is not None
             full = {pod: last.full.get(pod, Work()) + sample.full.get(pod, Work())
                     for pod in (*last.full, *sample.full)}
@@ -99,7 +99,7 @@ class Window:
                     "full": full or nothing(), "calm": last.calm + sample.calm,
                     "queued": added(last.queued, sample.queued), "hits": last.hits + sample.hits}
         self._old.append(replace(sample, pending=nothing(), served=nothing(), spent=nothing(), starting=(),
-                                 running=nothing(), caches=nothing(), occupied=occupied, **more))
+                                 running=nothing(), caches=nothing(), occupied_at=occupied_at, **more))
         # What a sample tells began with the one before, so the oldest only says when.
         while len(self._old) > 1 and self._old[1].time <= sample.time - OLD_KEPT:
             self._old.popleft()

@@ -144,7 +144,7 @@ def test_positions_are_rows_times_length() -> None:
 
 @pytest.mark.parametrize("change", [{"ids": np.zeros((1, 5))}, {"mask": np.ones((1, 2))}, {"mask": np.ones(3)}])
 def test_inputs_of_different_length_are_an_error(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="one length"):
+    with pytest.raises(ValueError, match="same length"):
         LENGTHS.of({**request(3), **change})
 
 

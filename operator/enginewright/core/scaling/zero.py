@@ -50,13 +50,20 @@ def quiet_since(samples: tuple[Sample, ...]) -> float | None:
         return None
     quiet = itertools.takewhile(lambda sample: not _busy(sample), reversed(samples))
     oldest = sum(1 for _ in quiet)
+    last = samples[max(0, len(samples) - oldest - 1)]
+    if last.occupied_at is not None and not _came(last):
+        return last.occupied_at
     # What a sample tells is of the time since the one before it.
-    return samples[max(0, len(samples) - oldest - 1)].time
+    return last.time
 
 
 def _busy(sample: Sample) -> bool:
+    return _came(sample) or sample.busy
+
+
+def _came(sample: Sample) -> bool:
     """A hit of the response cache is no work, but a client asked."""
-    return sample.arrived != 0 or bool(sample.hits) or sample.busy
+    return sample.arrived != 0 or bool(sample.hits)
 
 
 def _decision(replicas: int, message: str, held: float | None) -> ScaleDecision:
