@@ -192,7 +192,7 @@ def test_while_none_runs_the_activator_asks_after_vllms_own_health() -> None:
     written = {(one.manifest["kind"], one.manifest["metadata"]["name"]): one.manifest
                for _ in range(4) for one in cluster.step().actions if isinstance(one, Apply)}
     (container,) = written["Deployment", "minilm-activator"]["spec"]["template"]["spec"]["containers"]
-    assert container["args"][2:] == ["--live-path=/health", "--ready-path=/health"]
+    assert container["args"][3:] == ["--live-path=/health", "--ready-path=/health"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/health"
     assert [port["name"] for port in written["Service", "minilm-replicas"]["spec"]["ports"]] == ["http"]
 
