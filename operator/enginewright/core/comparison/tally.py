@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from enginewright.core.comparison.doubt import Doubt, Ending, Share
+from enginewright.core.comparison.doubt import NOTHING, Doubt, Ending, Share
 from enginewright.core.comparison.latency import ALPHA, Latency, Part, Ratio, Tail, alike_loaded
 from enginewright.core.comparison.percentile import Percentile
 from enginewright.core.comparison.question import Question
@@ -23,7 +23,6 @@ from enginewright_builder.contract import requests_needed
 
 # What failures are held against where there is no stable replica.
 TOLERABLE: Final = Traffic(requests=99.0, failed=1.0)
-NOTHING: Final = Traffic()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from enginewright.core.comparison.doubt import BLOCK, Ending, Share
+from enginewright.core.comparison.doubt import BLOCK, NOTHING, Ending, Share
 from enginewright.core.comparison.latency import Latency, Ratio
 from enginewright.core.comparison.question import Limits
 from enginewright.core.sequential import Interval
@@ -24,7 +24,6 @@ RIPE: Final = 3.0
 # Answers half as long again, or shorter by as much, are others.
 OTHER_LENGTH: Final = math.log(1.5)
 NONE: Final = Tokens()
-NOTHING: Final = Traffic()
 TTFT: Final = "time to first token"
 TPOT: Final = "time per token"
 
