@@ -23,7 +23,7 @@ MOST_REQUESTS = 24
 
 # Conversations which show that a chat template is another one, whatever prompts the user gave.
 _HELLO, _ANSWER, _MORE = ({"role": role, "content": content} for role, content in (
-    ("user", "Hello."), ("assistant", "Hello, too."), ("user", "How are you?")))
+    ("user", "Hello."), ("assistant", "Hello to you."), ("user", "How are you?")))
 TALKS = ((_HELLO,), (_HELLO, _ANSWER, _MORE), ({"role": "system", "content": "Be brief."}, _HELLO))
 
 # The tokens so far, and the number of tokens to add. It gives at least one step.

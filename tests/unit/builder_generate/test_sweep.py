@@ -135,7 +135,7 @@ def test_the_objective_is_met_by_enough_requests_of_a_new_load_alone() -> None:
     assert to_show(some, aim) == requests_to_show(99, 2) > 200
     late = dataclasses.replace(loaded(aim, requests=200, late=3), again=200)
     assert (late.meets, shown(late, aim), to_show(late, aim)) == (False, False, 0)
-    assert shown(loaded(FREE), FREE), "nothing is asked for"
+    assert shown(loaded(FREE), FREE), "the request has no objective"
 
 
 def test_settings_that_could_change_nothing_are_not_tried() -> None:

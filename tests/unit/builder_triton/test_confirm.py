@@ -138,7 +138,7 @@ def test_few_requests_say_that_it_is_met_where_few_were_late(late: int, needed: 
     few = at(4, 19.0, requests=needed - 1, late=late)
     assert not shown(few, LIMIT)
     assert met(few, LIMIT)
-    assert shown(few, ObjectiveRequest()), "nothing is asked for"
+    assert shown(few, ObjectiveRequest()), "the request has no objective"
 
 
 @pytest.mark.parametrize("percentile", [50, 75, 90, 95, 99, 99.5])
