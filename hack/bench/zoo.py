@@ -109,6 +109,29 @@ def _deeplab(_: Path, device: str) -> SourceModel:
     return _image_model("deeplabv3-resnet50", _First(inner, "out"), device, (21, *IMAGE[1:]))
 
 
+def _segformer(_: Path, device: str) -> SourceModel:
+    from transformers import SegformerConfig, SegformerForSemanticSegmentation
+
+    torch.manual_seed(SEED)
+    config = SegformerConfig(num_labels=150)
+    inner = SegformerForSemanticSegmentation(config)
+    # A score of each class for each square of 4 × 4 pixels.
+    output = (config.num_labels, IMAGE[1] // 4, IMAGE[2] // 4)
+    return _image_model("segformer-b0", _First(inner, "logits"), device, output)
+
+
+def _detr(_: Path, device: str) -> SourceModel:
+    from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
+
+    torch.manual_seed(SEED)
+    backbone = ResNetConfig(out_features=["stage4"])
+    config = DetrConfig(use_timm_backbone=False, use_pretrained_backbone=False, backbone=None,
+                        backbone_config=backbone, num_labels=91)
+    # Beside the classes each query has a score for no object.
+    output = (config.num_queries, config.num_labels + 1)
+    return _image_model("detr-resnet50", _First(DetrForObjectDetection(config), "logits"), device, output)
+
+
 def _bert(_: Path, device: str) -> SourceModel:
     from transformers import BertConfig, BertModel
 
@@ -159,6 +182,9 @@ ZOO: tuple[Entry, ...] = (
     _timm("mobilenetv4-m", "mobilenetv4_conv_medium"),
     _timm("densenet121", "densenet121"),
     Entry("wav2vec2-base", "random", _wav2vec2),
+    # Half a million scores a sample.
+    Entry("segformer-b0", "random", _segformer, samples=384),
+    Entry("detr-resnet50", "random", _detr),
 )
 
 # Of which the results would be those of another model, but for what travels.
