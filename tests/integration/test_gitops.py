@@ -31,9 +31,8 @@ def examples() -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", examples())
-def test_the_apiserver_takes_every_example(control_plane: Path, name: str) -> None:
-    assert Kubectl(control_plane).admits(examples()[name]) == ""
+def test_the_apiserver_takes_every_example(control_plane: Path) -> None:
+    assert Kubectl(control_plane).complaints(examples()) == {}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -45,11 +44,14 @@ def test_the_apiserver_takes_the_models_of_the_example_repository(control_plane:
 
 
 @pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", examples())
-def test_defaults_are_no_drift(control_plane: Path, namespace: str, name: str, side: str) -> None:
-    kubectl, found = Kubectl(control_plane, namespace), examples()[name]
-    kubectl("apply", side, "-f", "-", stdin=found)
-    done = kubectl.run("diff", side, "-f", "-", stdin=found)
+def test_defaults_are_no_drift(control_plane: Path, namespace: str, side: str) -> None:
+    kubectl = Kubectl(control_plane, namespace)
+    # Several examples have one name.
+    named = [{**found, "metadata": {**found["metadata"], "name": f"e{number}"}}
+             for number, found in enumerate(examples().values())]
+    together = {"apiVersion": "v1", "kind": "List", "items": named}
+    kubectl("apply", side, "-f", "-", stdin=together)
+    done = kubectl.run("diff", side, "-f", "-", stdin=together)
     assert done.stdout + done.stderr == ""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster import binaries
+from support.dry_run import apiserver
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,11 @@ class Kubectl:
         self("apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "List", "items": items})
 
     def admits(self, body: Any) -> str:
-        """What is said against ``body`` (errors and warnings), empty when it would be taken as it is. Nothing is
-        kept."""
-        return self.run("create", "--dry-run=server", "--validate=strict", "-f", "-", stdin=body).stderr
+        """What the apiserver says against ``body`` (errors and warnings), empty when it would be taken as it is.
+        Nothing is kept."""
+        return apiserver(self.kubeconfig).said_against(body, self.namespace)
 
     def complaints(self, bodies: Mapping[str, Any]) -> dict[str, str]:
-        """What the apiserver says against each of ``bodies``, by its name there; empty when it would take all of them
-        as they are. Then one command is enough."""
-        together = self.admits({"apiVersion": "v1", "kind": "List", "items": [*bodies.values()]})
-        if not together:
-            return {}
-        return {name: said for name, body in bodies.items() if (said := self.admits(body))} or {"together": together}
+        """What the apiserver says against each of ``bodies``, by its name there; of those alone that it would not take
+        as they are."""
+        return {name: said for name, body in bodies.items() if (said := self.admits(body))}
