@@ -18,19 +18,18 @@ import argparse
 import dataclasses
 import json
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import enginewright_builder
 from enginewright_builder import examine, pod
 from enginewright_builder.contract import LIBRARIES, Facts, ImageFacts, Outcome
+from enginewright_builder.copied import copy_modules
 from enginewright_builder.engine_store.manifest import plain_file
 from enginewright_builder.errors import UserError, classify, exit_code
 from enginewright_builder.foreign_json import parsed
-from enginewright_builder.pod import fits
+from enginewright_builder.pod import device, libraries
 from enginewright_builder.termination import leave_outcome
 
 # A real image's facts are some 3 KB.
@@ -45,13 +44,7 @@ _BRANCH = re.compile(r"driver>=(\d{3,4})(?:\.\d+)*")
 
 def leave(folder: Path) -> None:
     """The program that looks, as a package of its own. Raises :class:`OSError`."""
-    package = folder / "enginewright_builder"
-    package.mkdir(exist_ok=True)
-    for module in (enginewright_builder, examine, pod, fits):
-        path = Path(str(module.__file__))
-        target = package / path.relative_to(Path(str(enginewright_builder.__file__)).parent)
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(path, target)
+    copy_modules(folder, (examine, pod, device, libraries))
 
 
 def ask(path: Path) -> Outcome:

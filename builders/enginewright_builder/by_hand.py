@@ -38,10 +38,9 @@ from enginewright_builder.contract import (
 from enginewright_builder.errors import UserError, exit_code
 from enginewright_builder.installed import versions
 from enginewright_builder.pipeline import failure, run_build
-from enginewright_builder.pod import fits
+from enginewright_builder.pod.device import devices
 from enginewright_builder.progress import JsonLines, Sink, Tracker, own_stdout
 from enginewright_builder.spec_interface import read_interface
-from enginewright_builder.system import nvidia_gpu
 
 INFER, GENERATE = "infer", "generate"
 # Options that say nothing of the other task.
@@ -194,13 +193,11 @@ def hand_device(accelerator: str) -> DeviceRequest:
     """This machine. Raises :class:`ContractError` where a GPU is asked for and there is none."""
     if accelerator != "gpu":
         return DeviceRequest(accelerator="cpu", architecture=platform.machine())
-    found = nvidia_gpu()
+    found = next(iter(devices()), None)
     if found is None:
-        raise ContractError("--accelerator: got 'gpu', but nvidia-smi finds no NVIDIA GPU here; write cpu")
-    seen = next(iter(fits.devices()), fits.Device(found.product))
-    return DeviceRequest(accelerator="gpu", products=(found.product,), mig_profile=seen.profile,
-                         memory_bytes=seen.memory_bytes or found.memory_bytes, gpu_count=1,
-                         architecture=platform.machine())
+        raise ContractError("--accelerator: got 'gpu', but CUDA's driver finds no NVIDIA GPU here; write cpu")
+    return DeviceRequest(accelerator="gpu", products=(found.product,), mig_profile=found.mig_profile,
+                         memory_bytes=found.memory_bytes, gpu_count=1, architecture=platform.machine())
 
 
 def hand_builder() -> str:
@@ -240,7 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--backend", default="auto", help="auto, onnxruntime, tensorrt, torch (default auto)")
     parser.add_argument("--fallback", choices=("none", "source"), default=EngineRequest.fallback,
                         help="what to build when no candidate may be served (default %(default)s)")
-    parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="gpu" if nvidia_gpu() else "cpu",
+    parser.add_argument("--accelerator", choices=("cpu", "gpu"), default="gpu" if devices() else "cpu",
                         help="what to build on and for (default here: %(default)s)")
     parser.add_argument("--max-batch-size", type=int, default=EngineRequest.max_batch_size, metavar="N")
     parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS", help="99th percentile to keep under")

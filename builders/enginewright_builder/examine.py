@@ -1,7 +1,7 @@
 """What a container has to build or serve engines with: GPUs, driver, libraries with versions, Triton's backends.
 
-Standard library and ``fits`` alone, and no large library is imported, so that any image's own ``python3`` can run it
-with these two files and ``__init__.py`` in a folder ``enginewright_builder``::
+Standard library, ``pod.device`` and ``pod.libraries`` alone, and no large library is imported, so that any image's own
+``python3`` can run it with these files in a folder ``enginewright_builder``::
 
     python3 -m enginewright_builder.examine [FILE]
 """
@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from enginewright_builder.pod.fits import device_memory, device_name, driver, driver_facts, linked, profile_of
+from enginewright_builder.pod import device
+from enginewright_builder.pod.device import Device
+from enginewright_builder.pod.libraries import linked_tensorrt
 
-# Of cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
-_MAJOR, _MINOR = 75, 76
 # Files of a node's driver, which no image has.
 _DRIVER_FILES = re.compile(r"lib(cuda|nvidia-\S+)\.so")
 # Name here, packages that may bring it, files below it that load other libraries when they are used.
@@ -50,16 +50,6 @@ _LIBRARIES = (
 _CUDA_PACKAGES = ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12")
 # NVIDIA's libraries that let an older driver run a newer CUDA.
 _CUDA_COMPAT = Path("/usr/local/cuda/compat")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Device:
-    """A GPU or a slice of one. ``mig_profile`` is empty for a whole GPU."""
-
-    name: str
-    mig_profile: str
-    capability: str
-    memory_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +85,10 @@ class Facts:
 
 
 def examine() -> Facts:
-    cuda, count = driver()
-    known = driver_facts()
+    devices, driver = device.devices(), device.driver()
     server, root = _triton()
-    return Facts(devices=tuple(_device(cuda, ordinal) for ordinal in range(count) if cuda), driver=known.version,
-                 cuda=known.cuda if cuda else "", architecture=platform.machine(),
+    return Facts(devices=tuple(devices), driver=driver.version, cuda=driver.cuda if devices else "",
+                 architecture=platform.machine(),
                  python=platform.python_version(), libraries=tuple(_libraries()), compiler=_compiler(),
                  tritonserver=server, backends=_parts(root, "backends/*/libtriton_*.so"),
                  cuda_version=os.environ.get("CUDA_VERSION") or next(filter(None, map(_version, _CUDA_PACKAGES)), ""),
@@ -107,18 +96,8 @@ def examine() -> Facts:
                  caches=_parts(root, "caches/*/libtritoncache_*.so"))
 
 
-def _device(cuda: ctypes.CDLL, ordinal: int) -> Device:
-    name = device_name(cuda, ordinal)
-    handle, major, minor = ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-    cuda.cuDeviceGet(ctypes.byref(handle), ordinal)
-    cuda.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, handle)
-    cuda.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, handle)
-    return Device(name=name, mig_profile=profile_of(name), capability=f"{major.value}.{minor.value}",
-                  memory_bytes=device_memory(cuda, ordinal))
-
-
 def _libraries() -> Iterator[Library]:
-    native = next(linked(), "")
+    native = next(linked_tensorrt(), "")
     yield Library(name="TensorRT", version=native)
     yield Library(name="TensorRT's kernels to build with", version=native if _builds(native) else "")
     for name, packages, parts in _LIBRARIES:

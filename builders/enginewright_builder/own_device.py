@@ -21,8 +21,7 @@ def check(asked: DeviceRequest, note: Callable[[str], None], machine: Machine | 
     if asked.accelerator != "gpu":
         return
     there = machine or look()
-    seen = [fits.Device(one.name, one.profile, one.memory_bytes) for one in there.gpus]
-    driver = fits.Driver(there.driver, there.cuda)
+    seen, driver = there.gpus, there.driver
     note(f"this build runs on {fits.here(seen, driver)}")
     wanted = {"device": asked.products[0] if asked.products else "", "profile": asked.mig_profile or fits.WHOLE}
     if why := fits.too_old(driver, there.runtimes):

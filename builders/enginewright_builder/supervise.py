@@ -24,11 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import enginewright_builder
-from enginewright_builder import contract, machine, pod, system, triton
+from enginewright_builder import contract, copied, machine, pod, system, triton
 from enginewright_builder.contract import DRAFT_FOLDER, ContractError, dumps, load, with_draft
+from enginewright_builder.copied import copy_modules
 from enginewright_builder.machine import look
-from enginewright_builder.pod import fits
+from enginewright_builder.pod import device, libraries
 from enginewright_builder.triton import process
 
 WANTED = "wanted.json"
@@ -78,16 +78,11 @@ class State:
 
 def leave(folder: Path) -> None:
     """The program, as a folder that Python runs. Raises :class:`OSError`."""
-    root = Path(str(enginewright_builder.__file__)).parent
-    for module in (enginewright_builder, machine, pod, fits, sys.modules[__name__], system, triton, process):
-        source = Path(str(module.__file__))
-        target = folder / root.name / source.relative_to(root)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+    this = sys.modules[__name__]
+    package = copy_modules(folder, (this, copied, machine, pod, device, libraries, system, triton, process))
     # Of the other packages it needs what their names alone hold.
     whole = Path(str(contract.__file__)).parent
-    shutil.copytree(whole, folder / root.name / whole.name, ignore=shutil.ignore_patterns("__pycache__"),
-                    dirs_exist_ok=True)
+    shutil.copytree(whole, package / whole.name, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
     (folder / "__main__.py").write_text(_MAIN, encoding="utf-8")
 
 

@@ -6,10 +6,7 @@ import contextlib
 import ctypes
 import os
 import platform
-import shutil
 import signal
-import subprocess
-from dataclasses import dataclass
 from pathlib import Path
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -81,26 +78,6 @@ def _cpuinfo(key: str) -> str:
     except OSError:
         pass
     return ""
-
-
-@dataclass(frozen=True)
-class NvidiaGpu:
-    """``product`` as GPU feature discovery writes it into the node's label ``nvidia.com/gpu.product``."""
-
-    product: str
-    memory_bytes: int
-
-
-def nvidia_gpu() -> NvidiaGpu | None:
-    """The first GPU that the driver's own tool names; None without one."""
-    if shutil.which("nvidia-smi") is None:
-        return None
-    done = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits", "-i", "0"],
-                          capture_output=True, text=True, check=False)
-    name, comma, mebibytes = done.stdout.strip().rpartition(",")
-    if done.returncode != 0 or not comma or not mebibytes.strip().isdigit():
-        return None
-    return NvidiaGpu(name.strip().replace(" ", "-"), int(mebibytes) << 20)
 
 
 def limit_threads(count: int) -> None:

@@ -34,6 +34,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from enginewright_builder import pod
 from enginewright_builder.contract import (
     COMPUTED,
     EXIT_TRANSIENT,
@@ -45,11 +46,12 @@ from enginewright_builder.contract import (
     Manifest,
     QueueRequest,
 )
+from enginewright_builder.copied import copy_modules
 from enginewright_builder.engine_store.bucket import fetch_engine
 from enginewright_builder.engine_store.manifest import EXIT_DAMAGED, VerificationError, copy_engine, verify
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.objectstore.bucket import Bucket
-from enginewright_builder.pod import fits, renewing, smoke
+from enginewright_builder.pod import device, fits, libraries, renewing, smoke
 from enginewright_builder.queue_policy import CONFIG_FILE, UnreadableConfigError, with_queue
 from enginewright_builder.response_cache import FRONT, UncacheableError, front
 from enginewright_builder.termination import TERMINATION_LOG
@@ -67,6 +69,7 @@ def leave_smoke_test(folder: Path, target: Path, manifest: Manifest) -> None:
     Raises :class:`OSError`."""
     for program in (Path(smoke.__file__), Path(fits.__file__), Path(renewing.__file__)):
         shutil.copyfile(program, target / program.name)
+    copy_modules(target, (pod, device, libraries))
     (target / FITS_FILE).write_text(json.dumps(needs(manifest)), encoding="utf-8")
     if SMOKE_FILE in manifest.files:
         shutil.copyfile(folder / SMOKE_FILE, target / SMOKE_FILE)

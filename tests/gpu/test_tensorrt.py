@@ -40,10 +40,10 @@ from enginewright_builder.models.onnx import OnnxModel, load_onnx
 from enginewright_builder.models.synthetic import example_inputs
 from enginewright_builder.names import missed_share
 from enginewright_builder.ort_session import OrtRunner
-from enginewright_builder.pod import fits
+from enginewright_builder.pod import device, fits, libraries
+from enginewright_builder.pod.device import free_bytes
 from enginewright_builder.pod.python_model.trt_session import Session, ShapeNotCoveredError
 from enginewright_builder.tensors import Tensors
-from enginewright_builder.triton.device_memory import free_bytes
 from support.shared_memory import in_shared_memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(600)]
@@ -401,16 +401,17 @@ def test_closing_gives_the_memory_back(tmp_path: Path) -> None:
 def test_the_driver_says_on_what_this_runs() -> None:
     import torch
 
-    seen, driver = fits.devices(), fits.driver_facts()
+    seen, driver = device.devices(), device.driver()
     assert [one.name for one in seen][:1] == [torch.cuda.get_device_name(0)]
     assert seen[0].memory_bytes == pytest.approx(torch.cuda.get_device_properties(0).total_memory, rel=0.02)
-    assert seen[0].profile == ("" if "MIG" not in seen[0].name else seen[0].name.rpartition(" ")[2])
+    assert seen[0].capability_parts == torch.cuda.get_device_capability(0)
+    assert seen[0].mig_profile == ("" if "MIG" not in seen[0].name else seen[0].name.rpartition(" ")[2])
     assert driver.version.count(".") >= 1
     assert float(driver.cuda) >= 12
     assert "driver" in fits.here(seen, driver)
-    assert fits.too_old(driver, fits.cuda_runtimes()) == ""
+    assert fits.too_old(driver, libraries.cuda_runtimes()) == ""
     assert fits.too_old(driver, ["99.0"]).startswith("DriverTooOld: ")
-    asked = DeviceRequest(accelerator="gpu", products=(seen[0].name.replace(" ", "-"),), mig_profile=seen[0].profile)
+    asked = DeviceRequest(accelerator="gpu", products=(seen[0].product,), mig_profile=seen[0].mig_profile)
     own_device.check(asked, print)
     with pytest.raises(UserError, match="the build was to run on"):
         own_device.check(replace(asked, mig_profile="9g.999gb"), print)

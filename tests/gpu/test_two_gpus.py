@@ -18,9 +18,8 @@ from enginewright_builder.engines.base import BuildContext, ExportedModel
 from enginewright_builder.engines.tensorrt import TensorRtEngine
 from enginewright_builder.load import Channels, encode, run_on_time
 from enginewright_builder.models.onnx import OnnxModel, load_onnx
-from enginewright_builder.pod.fits import devices
+from enginewright_builder.pod.device import devices, free_bytes
 from enginewright_builder.tensors import Tensors
-from enginewright_builder.triton.device_memory import free_bytes
 from enginewright_builder.triton.prove import Case
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer

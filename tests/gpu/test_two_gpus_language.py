@@ -29,7 +29,7 @@ from enginewright_builder.contract import (
     dumps,
     load,
 )
-from enginewright_builder.pod.fits import devices
+from enginewright_builder.pod.device import devices
 from enginewright_builder.report.generation import GenerateReport
 
 pytestmark = [pytest.mark.gpu, pytest.mark.two_gpus, pytest.mark.timeout(600)]

@@ -46,7 +46,7 @@ from enginewright_builder.engines.composite import combine
 from enginewright_builder.errors import TransientError
 from enginewright_builder.measure.look import Look
 from enginewright_builder.models.base import SourceModel
-from enginewright_builder.pod import fits
+from enginewright_builder.pod.device import devices
 from enginewright_builder.steps import Budget
 from enginewright_builder.tensors import Call, Tensors
 
@@ -180,7 +180,7 @@ def _device(context: BuildContext) -> str:
     device = context.device
     if device.accelerator != "gpu":
         return f"cpu {device.architecture}"
-    named = next((one.name for one in fits.devices()), "") or next(iter(device.products), "gpu")
+    named = next((one.name for one in devices()), "") or next(iter(device.products), "gpu")
     return " ".join(filter(None, (named, device.mig_profile)))
 
 

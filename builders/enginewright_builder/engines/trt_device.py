@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from enginewright_builder.engines.base import BuildContext, not_served
+from enginewright_builder.pod import device
 from enginewright_builder.shapes import takes_batches
 
 # The Job sees its GPU, or slice, as the first one.
@@ -45,29 +46,15 @@ def tensorrt() -> Any:
 def gpu() -> Gpu:
     """Raises :class:`MissingError`."""
     try:
-        cuda = importlib.import_module("cuda.bindings.runtime")
+        importlib.import_module("cuda.bindings.runtime")
     except (ImportError, OSError) as error:
         raise MissingError(f"this builder image lacks cuda-bindings ({error}): use one for GPUs") from error
-    try:
-        status, count = cuda.cudaGetDeviceCount()
-    except RuntimeError as problem:  # the driver's library is not there at all
-        raise MissingError(f"no CUDA driver answers here: {problem}") from problem
-    if status != cuda.cudaError_t.cudaSuccess or not count:
-        raise MissingError("no GPU answers here: " + cuda.cudaGetErrorString(status)[1].decode())
-    return _describe(cuda)
-
-
-def _describe(cuda: Any) -> Gpu:
-    error, properties = cuda.cudaGetDeviceProperties(DEVICE)
-    busy, free, total = error, 0, 0
-    if error == cuda.cudaError_t.cudaSuccess:
-        cuda.cudaSetDevice(DEVICE)
-        busy, free, total = cuda.cudaMemGetInfo()
-    if busy != cuda.cudaError_t.cudaSuccess:
-        raise MissingError("the GPU does not answer: " + cuda.cudaGetErrorString(busy)[1].decode())
-    name = properties.name.decode() if isinstance(properties.name, bytes) else str(properties.name)
-    return Gpu(product=name.rstrip("\0"), capability=(properties.major, properties.minor), memory_bytes=total,
-               free_bytes=free)
+    found = device.devices()
+    free = device.free_bytes((DEVICE,)) if found else None
+    if free is None:
+        raise MissingError(f"no GPU answers here; {device.driver()}")
+    return Gpu(product=found[DEVICE].name, capability=found[DEVICE].capability_parts or (0, 0),
+               memory_bytes=found[DEVICE].memory_bytes, free_bytes=free)
 
 
 def lacking(precision: str, device: Gpu) -> str:

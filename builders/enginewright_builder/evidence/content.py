@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from enginewright_builder.contract import (
 from enginewright_builder.data.sets import SYNTHETIC
 from enginewright_builder.hand_over import HandOver
 from enginewright_builder.machine import Machine
-from enginewright_builder.pod import fits
+from enginewright_builder.pod.device import devices
 from enginewright_builder.report import AccuracyEvidence, BuildReport, Hardware, Reference
 from enginewright_builder.report.performance import Performance
 from enginewright_builder.sweep import SweepResult
@@ -76,8 +75,8 @@ def device_name(device: DeviceRequest, machine: Machine | None = None) -> str:
     """The GPU as its driver names it, with the MIG profile after it; without a driver, what was asked for."""
     if device.accelerator != "gpu":
         return cpu_name()
-    devices = machine.gpus if machine else fits.devices()
-    seen = re.sub(r" MIG .*", "", next((one.name for one in devices), ""))
+    there = machine.gpus if machine else devices()
+    seen = next((one.whole for one in there), "")
     return " ".join(filter(None, (seen or (device.products[0] if device.products else "GPU"), device.mig_profile)))
 
 

@@ -33,7 +33,7 @@ class Ability:
 def ability(device: DeviceRequest, seen: Machine) -> Ability:
     """Of the machine that the server's container sees, and what that has free."""
     if device.accelerator == "gpu":
-        capability = (seen.capability[0], seen.capability[1]) if len(seen.capability) == 2 else None
+        capability = seen.gpus[0].capability_parts if seen.gpus else None
         return Ability(gpu=True, capability=capability, gpus=max(1, device.gpu_count), cores=seen.cores,
                        memory_bytes=device.memory_bytes, free_share=seen.free_share)
     return Ability(flags=frozenset(seen.flags), cores=seen.cores, memory_bytes=seen.memory_bytes)

@@ -12,7 +12,8 @@ from pathlib import Path
 from enginewright_builder.contract import MemorySeen
 from enginewright_builder.errors import BuilderError, TransientError
 from enginewright_builder.measure.energy import Meter, open_meter
-from enginewright_builder.triton import device_memory, install, process
+from enginewright_builder.pod import device
+from enginewright_builder.triton import install, process
 from enginewright_builder.triton.client import Address, Server, Usage
 from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, pinned
 from enginewright_builder.triton.ports import HOST, free_ports
@@ -95,7 +96,7 @@ class TritonServer(Server):
         return None if free is None or self._free_before is None else max(0, self._free_before - free)
 
     def _free_bytes(self) -> int | None:
-        return device_memory.free_bytes(self.gpus) if self.gpus else None
+        return device.free_bytes(self.gpus) if self.gpus else None
 
     async def stop(self) -> None:
         """Ends the server and its stubs, whatever state they are in. Safe to call twice."""

@@ -22,8 +22,9 @@ from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import UserError
 from enginewright_builder.load import Channels, closed_loop, encode
 from enginewright_builder.load.requests import decode
+from enginewright_builder.pod import device
 from enginewright_builder.sweep import Task
-from enginewright_builder.triton import device_memory, process
+from enginewright_builder.triton import process
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.prove import Case, difference
 from enginewright_builder.triton.repository import served_model, write_model
@@ -172,7 +173,7 @@ async def test_nothing_is_left_behind(repository: Path) -> None:
 async def test_of_gpus_what_the_server_took_counts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever else is on the device: the builder, or other slices."""
     free = [60 << 30]
-    monkeypatch.setattr(device_memory, "free_bytes", lambda gpus: free[0])
+    monkeypatch.setattr(device, "free_bytes", lambda gpus: free[0])
     async with TritonServer(repository, models=("multiply",), gpus=(0,)) as running:
         free[0] = 57 << 30
         assert await running.memory_bytes() == 3 << 30

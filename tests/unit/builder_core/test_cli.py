@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -33,6 +34,7 @@ from enginewright_builder.contract import (
     SourceRequest,
 )
 from enginewright_builder.evidence.content import command, unsaid
+from support.cuda_driver import TOTAL_BYTES, FakeDriver, NoDriver, StoppedDriver
 
 Make = Callable[..., BuildRequest]
 BUILDERS = str(Path(sys.modules["enginewright_builder"].__path__[0]).parent)
@@ -234,33 +236,19 @@ def test_usage_is_told(words: list[str]) -> None:
     assert "usage: enginewright-build" in ran.stderr
 
 
-@pytest.fixture
-def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Puts a stand-in for the driver's tool on the path, which answers with the given line."""
-    def install(line: str) -> None:
-        program = tmp_path / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\necho '{line}'\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-
-    monkeypatch.setenv("PATH", str(tmp_path))
-    return install
-
-
-def test_a_gpu_is_named_as_its_node_would_be(driver: Callable[[str], None]) -> None:
-    driver("NVIDIA H200, 143771")
+def test_a_gpu_is_named_as_its_node_would_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", FakeDriver)
     device = hand_device("gpu")
     assert (device.accelerator, device.products, device.gpu_count) == ("gpu", ("NVIDIA-H200",), 1)
-    assert device.memory_bytes == 143771 << 20
+    assert device.memory_bytes == TOTAL_BYTES
     assert parse_by_hand(["--model", "m", "--output", "o"]).accelerator == "gpu"
     assert "torch" in hand_runtime("gpu", "auto").python_runtimes
 
 
-@pytest.mark.parametrize("line", [None, "No devices were found"])
-def test_a_gpu_that_is_not_there_is_told(line: str | None, driver: Callable[[str], None]) -> None:
-    if line:
-        driver(line)
-    with pytest.raises(ContractError, match="--accelerator: got 'gpu', but nvidia-smi finds no"):
+@pytest.mark.parametrize("driver", [NoDriver, StoppedDriver])
+def test_a_gpu_that_is_not_there_is_told(driver: type[FakeDriver], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", driver)
+    with pytest.raises(ContractError, match="--accelerator: got 'gpu', but CUDA's driver finds no"):
         hand_device("gpu")
     assert parse_by_hand(["--model", "m", "--output", "o"]).accelerator == "cpu"
     assert hand_runtime("cpu", "auto").python_runtimes == ("onnxruntime",)

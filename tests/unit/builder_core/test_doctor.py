@@ -17,7 +17,8 @@ from enginewright_builder.contract import EXIT_OK, EXIT_USER
 from enginewright_builder.doctor import Verdict, doctor, text, verdicts
 from enginewright_builder.engines.base import BuildContext, Rung
 from enginewright_builder.engines.registry import all_engines
-from enginewright_builder.examine import Device, Facts, Library
+from enginewright_builder.examine import Facts, Library
+from enginewright_builder.pod.device import Device
 
 BARE = Facts(devices=(), driver="", cuda="", architecture="x86_64", python="3.11.2", libraries=(), compiler="",
              tritonserver="", backends=())

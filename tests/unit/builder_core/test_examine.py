@@ -11,95 +11,32 @@ from pathlib import Path
 import pytest
 
 from enginewright_builder import ask, examine
+from enginewright_builder.pod.device import Device
+from support.cuda_driver import CUDA, NVML, TENSORRT, TOTAL_BYTES, FakeDriver, NoDriver, SlicedGpu, StoppedDriver
 
 
-class Machine:
-    """The driver of a machine with one GPU, NVML, and TensorRT's libraries, as ``ctypes.CDLL`` gives them."""
-
-    name = b"NVIDIA H200"
-    files: tuple[str, ...] = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvinfer.so.10",
-                              "libnvinfer_builder_resource.so.10.6.0")
-    starts = True
-
-    def __init__(self, file: str) -> None:
-        if file not in self.files:
-            raise OSError(file)
-
-    def cuInit(self, flags: int) -> int:  # noqa: N802  (the driver's own names)
-        return 0 if self.starts else 100
-
-    def cuDriverGetVersion(self, version: ctypes._CArgObject) -> int:  # noqa: N802
-        return _set(version, 13_010)
-
-    def cuDeviceGetCount(self, count: ctypes._CArgObject) -> int:  # noqa: N802
-        return _set(count, 1)
-
-    def cuDeviceGet(self, device: ctypes._CArgObject, ordinal: int) -> int:  # noqa: N802
-        return _set(device, ordinal)
-
-    def cuDeviceGetName(self, name: ctypes.Array[ctypes.c_char], size: int, device: ctypes.c_int) -> int:  # noqa: N802
-        name.value = self.name
-        return 0
-
-    def cuDeviceGetAttribute(self, value: ctypes._CArgObject, what: int, device: ctypes.c_int) -> int:  # noqa: N802
-        return _set(value, {75: 9, 76: 0}[what])
-
-    def cuDeviceTotalMem_v2(self, value: ctypes._CArgObject, device: ctypes.c_int) -> int:  # noqa: N802
-        return _set(value, 150 << 30)
-
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return 0
-
-    def nvmlSystemGetDriverVersion(self, text: ctypes.Array[ctypes.c_char], size: int) -> int:  # noqa: N802
-        text.value = b"580.95.05"
-        return 0
-
-    def nvmlShutdown(self) -> int:  # noqa: N802
-        return 0
-
-    def getInferLibVersion(self) -> int:  # noqa: N802
-        return 100_600
+class Server(FakeDriver):
+    files = (CUDA, NVML, TENSORRT)
 
 
-def _set(reference: ctypes._CArgObject, value: int) -> int:
-    reference._obj.value = value  # type: ignore[attr-defined]
-    return 0
+class NoLibraries(FakeDriver):
+    files = (CUDA,)
 
 
-class Sliced(Machine):
-    name = b"NVIDIA H200 MIG 1g.18gb"
-
-
-class Server(Machine):
-    files = ("libcuda.so.1", "libnvidia-ml.so.1", "libnvinfer.so.10")
-
-
-class NoLibraries(Machine):
-    files = ("libcuda.so.1",)
-
-
-class Stopped(Machine):
-    starts = False
-
-
-class Nothing(Machine):
-    files = ()
-
-
-H200 = examine.Device(name="NVIDIA H200", mig_profile="", capability="9.0", memory_bytes=150 << 30)
-SLICE = examine.Device(name="NVIDIA H200 MIG 1g.18gb", mig_profile="1g.18gb", capability="9.0", memory_bytes=150 << 30)
+H200 = Device(name="NVIDIA H200", mig_profile="", capability="9.0", memory_bytes=TOTAL_BYTES)
+SLICE = Device(name="NVIDIA H200 MIG 1g.18gb", mig_profile="1g.18gb", capability="9.0", memory_bytes=TOTAL_BYTES)
 
 
 @pytest.mark.parametrize(("machine", "devices", "driver", "cuda", "tensorrt", "kernels"), [
-    (Machine, (H200,), "580.95.05", "13.1", "10.6.0", "10.6.0"),
-    (Sliced, (SLICE,), "580.95.05", "13.1", "10.6.0", "10.6.0"),
+    (FakeDriver, (H200,), "580.95.05", "13.1", "10.6.0", "10.6.0"),
+    (SlicedGpu, (SLICE,), "580.95.05", "13.1", "10.6.0", "10.6.0"),
     (Server, (H200,), "580.95.05", "13.1", "10.6.0", ""),
     (NoLibraries, (H200,), "", "13.1", "", ""),
-    (Stopped, (), "580.95.05", "", "10.6.0", "10.6.0"),
-    (Nothing, (), "", "", "", ""),
+    (StoppedDriver, (), "580.95.05", "", "10.6.0", "10.6.0"),
+    (NoDriver, (), "", "", "", ""),
 ])
 def test_devices_driver_and_tensorrt(
-    machine: type[Machine], devices: tuple[examine.Device, ...], driver: str, cuda: str, tensorrt: str, kernels: str,
+    machine: type[FakeDriver], devices: tuple[Device, ...], driver: str, cuda: str, tensorrt: str, kernels: str,
     monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", machine)

@@ -23,7 +23,8 @@ from enginewright_builder.generate.ability import ability
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.hand_over import DOCUMENT
 from enginewright_builder.generate.supervised import Supervised
-from enginewright_builder.machine import Gpu, Machine, look
+from enginewright_builder.machine import Machine, look
+from enginewright_builder.pod.device import Device, Driver
 from enginewright_builder.supervise import (
     CHECKPOINTS,
     DRAFTS,
@@ -208,23 +209,23 @@ async def test_a_command_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 def test_it_says_what_its_container_sees(run: Run) -> None:
     seen, here = run(ANSWERS).look(), look()
-    assert (seen.cores, seen.flags, seen.gpus, seen.capability) == (here.cores, here.flags, here.gpus, here.capability)
+    assert (seen.cores, seen.flags, seen.gpus, seen.driver) == (here.cores, here.flags, here.gpus, here.driver)
     can = ability(DeviceRequest(accelerator="cpu"), seen)
     assert (can.gpu, can.cores, can.flags) == (False, here.cores, frozenset(here.flags))
     assert can.memory_bytes > 0
 
 
 def test_a_device_is_named_and_held_against_what_was_asked_for_by_what_its_container_sees() -> None:
-    seen = Machine(cores=7, capability=(9, 0), driver="580.1", cuda="13.0", runtimes=("12.9",),
-                   gpus=(Gpu(name="NVIDIA H200", memory_bytes=141 << 30),))
+    seen = Machine(cores=7, driver=Driver("580.1", "13.0"), runtimes=("12.9",),
+                   gpus=(Device("NVIDIA H200", capability="9.0", memory_bytes=141 << 30),))
     asked, notes = DeviceRequest(accelerator="gpu", products=("NVIDIA-H200",)), list[str]()
     own_device.check(asked, notes.append, seen)
     assert notes == ["this build runs on NVIDIA H200, a whole GPU, 141.0 GiB; driver 580.1 for CUDA up to 13.0"]
     assert (hardware(asked, seen).device, hardware(asked, seen).cores) == ("NVIDIA H200", 7)
     can = ability(asked, seen)
     assert (can.gpu, can.capability, can.bf16) == (True, (9, 0), True)
-    for other, reason in ((dataclasses.replace(seen, gpus=(Gpu(name="NVIDIA A10"),)), "DeviceMismatch"),
-                          (dataclasses.replace(seen, cuda="11.8"), "DriverTooOld")):
+    for other, reason in ((dataclasses.replace(seen, gpus=(Device("NVIDIA A10"),)), "DeviceMismatch"),
+                          (dataclasses.replace(seen, driver=Driver("580.1", "11.8")), "DriverTooOld")):
         with pytest.raises(UserError) as caught:
             own_device.check(asked, notes.append, other)
         assert caught.value.reason == reason

@@ -16,7 +16,9 @@ from enginewright_builder.contract import DeviceRequest, EngineSummary, Outcome
 from enginewright_builder.engine_store.folder import publish
 from enginewright_builder.errors import UserError
 from enginewright_builder.evidence.content import device_name
-from enginewright_builder.pod import fits
+from enginewright_builder.pod import fits, libraries
+from enginewright_builder.pod.device import Device, Driver, profile_of
+from support.cuda_driver import FakeDriver, NoDriver, OldDriver, SlicedGpu
 
 FINGERPRINT = "a" * 64
 ENGINE = EngineSummary(
@@ -66,7 +68,7 @@ def test_program_and_operator_speak_of_the_same_failures() -> None:
     ({"profile": ""}, [], ["NVIDIA H200 MIG 1g.18gb"], ""),
 ])
 def test_what_is_refused(expected: dict[str, str], versions: list[str], devices: list[str], why: str) -> None:
-    told = fits.misfit(expected, versions, [fits.Device(name, fits.profile_of(name)) for name in devices])
+    told = fits.misfit(expected, versions, [Device(name, profile_of(name)) for name in devices])
     assert told.startswith(why)
     assert bool(told) is bool(why)
 
@@ -75,7 +77,7 @@ def test_what_is_refused(expected: dict[str, str], versions: list[str], devices:
     (10 << 30, 16 << 30, True), (17 << 30, 16 << 30, False), (17 << 30, 0, True), (0, 16 << 30, True),
 ])
 def test_a_device_with_less_memory_than_the_engine_takes_is_refused(needed: int, there: int, fits_in: bool) -> None:
-    told = fits.misfit({"memory_bytes": needed}, (), [fits.Device("NVIDIA H200 MIG 1g.18gb", "1g.18gb", there)])
+    told = fits.misfit({"memory_bytes": needed}, (), [Device("NVIDIA H200 MIG 1g.18gb", "1g.18gb", memory_bytes=there)])
     assert (told == "") is fits_in
     if told:
         assert "took 17.0 GiB" in told
@@ -88,7 +90,7 @@ def test_a_device_with_less_memory_than_the_engine_takes_is_refused(needed: int,
     ("", ["13.0"], False), ("12.8", [], False),
 ])
 def test_a_driver_that_runs_no_cuda_of_the_image_is_too_old(cuda: str, runtimes: list[str], old: bool) -> None:
-    told = fits.too_old(fits.Driver("570.86.10", cuda), runtimes)
+    told = fits.too_old(Driver("570.86.10", cuda), runtimes)
     assert bool(told) is old
     if old:
         assert told.startswith(f"DriverTooOld: this image has CUDA {', '.join(runtimes)}, and the node has driver 570")
@@ -166,82 +168,25 @@ def test_what_an_engine_needs_is_read_from_its_manifest(engine: EngineSummary, n
     assert verify.needs(manifest) == needed
 
 
-class FakeDriver:
-    """A fake libcuda of a machine with one slice of a GPU, NVML, and libnvinfer of TensorRT 10.6.0."""
-
-    name, cuda = b"NVIDIA H100 80GB HBM3 MIG 1g.10gb", 13_000
-
-    def __init__(self, name: str) -> None:
-        if name not in ("libcuda.so.1", "libnvidia-ml.so.1", "libnvinfer.so.10"):
-            raise OSError(name)
-
-    def cuInit(self, flags: int) -> int:  # noqa: N802  (the driver's own name)
-        return 0
-
-    def cuDriverGetVersion(self, version: ctypes._CArgObject) -> int:  # noqa: N802
-        return _set(version, self.cuda)
-
-    def cuDeviceGetCount(self, count: ctypes._CArgObject) -> int:  # noqa: N802
-        return _set(count, 1)
-
-    def cuDeviceGet(self, device: ctypes._CArgObject, ordinal: int) -> int:  # noqa: N802
-        return _set(device, ordinal)
-
-    def cuDeviceGetName(self, name: ctypes.Array[ctypes.c_char], size: int, device: ctypes.c_int) -> int:  # noqa: N802
-        name.value = self.name
-        return 0
-
-    def cuDeviceTotalMem_v2(self, memory: ctypes._CArgObject, device: ctypes.c_int) -> int:  # noqa: N802
-        return _set(memory, 10 << 30)
-
-    def nvmlInit_v2(self) -> int:  # noqa: N802
-        return 0
-
-    def nvmlSystemGetDriverVersion(self, text: ctypes.Array[ctypes.c_char], size: int) -> int:  # noqa: N802
-        text.value = b"580.95.05"
-        return 0
-
-    def nvmlShutdown(self) -> int:  # noqa: N802
-        return 0
-
-    def getInferLibVersion(self) -> int:  # noqa: N802
-        return 100_600
-
-
-def _set(reference: ctypes._CArgObject, value: int) -> int:
-    reference._obj.value = value  # type: ignore[attr-defined]
-    return 0
-
-
-class WholeGpu(FakeDriver):
-    name = b"NVIDIA H100 80GB HBM3"
-
-
-class OldDriver(FakeDriver):
-    cuda = 12_080
-
-
-ON_SLICE = "NVIDIA H100 80GB HBM3, MIG profile 1g.10gb, 10.0 GiB; driver 580.95.05 for CUDA up to 13.0"
+ON_SLICE = "NVIDIA H200, MIG profile 1g.18gb, 16.0 GiB; driver 580.95.05 for CUDA up to 13.1"
 
 
 def test_the_driver_and_the_library_are_asked_without_any_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", FakeDriver)
-    assert fits.devices() == [("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1g.10gb", 10 << 30)]
-    assert fits.driver_facts() == ("580.95.05", "13.0")
-    assert fits.tensorrt_versions()[0] == "10.6.0"
-    slice_ = DeviceRequest(accelerator="gpu", products=("asked",), mig_profile="1g.10gb")
-    assert device_name(slice_) == "NVIDIA H100 80GB HBM3 1g.10gb"
+    monkeypatch.setattr(ctypes, "CDLL", SlicedGpu)
+    assert libraries.tensorrt_versions()[0] == "10.6.0"
+    slice_ = DeviceRequest(accelerator="gpu", products=("asked",), mig_profile="1g.18gb")
+    assert device_name(slice_) == "NVIDIA H200 1g.18gb"
 
 
 @pytest.mark.parametrize(("profile", "status", "begins"), [
-    ("1g.10gb", 0, f"fits: TensorRT not asked; this replica runs on {ON_SLICE}"),
+    ("1g.18gb", 0, f"fits: TensorRT not asked; this replica runs on {ON_SLICE}"),
     ("2g.20gb", 2, "DeviceMismatch: the engine was built and proven on MIG profile 2g.20gb"),
     ("whole", 2, "DeviceMismatch: the engine was built and proven on a whole GPU"),
 ])
 def test_each_replica_says_on_what_it_runs(profile: str, status: int, begins: str, tmp_path: Path,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", FakeDriver)
-    monkeypatch.setattr(fits, "cuda_runtimes", list)
+    monkeypatch.setattr(ctypes, "CDLL", SlicedGpu)
+    monkeypatch.setattr(libraries, "cuda_runtimes", list)
     monkeypatch.setenv("TERMINATION_LOG", str(tmp_path / "log"))
     (tmp_path / "fits.json").write_text(f'{{"profile": "{profile}"}}')
     assert fits.main([str(tmp_path / "fits.json")]) == status
@@ -251,21 +196,21 @@ def test_each_replica_says_on_what_it_runs(profile: str, status: int, begins: st
 
 
 @pytest.mark.parametrize(("driver", "asked", "reason"), [
-    (FakeDriver, DeviceRequest(accelerator="gpu", products=("NVIDIA-H100-80GB-HBM3",), mig_profile="1g.10gb"), ""),
-    (FakeDriver, DeviceRequest(accelerator="gpu", mig_profile="1g.10gb"), ""),
-    (FakeDriver, DeviceRequest(accelerator="cpu"), ""),
-    (FakeDriver, DeviceRequest(accelerator="gpu", mig_profile="1g.20gb"), "DeviceMismatch"),
-    (FakeDriver, DeviceRequest(accelerator="gpu"), "DeviceMismatch"),
-    (WholeGpu, DeviceRequest(accelerator="gpu"), ""),
-    (WholeGpu, DeviceRequest(accelerator="gpu", products=("NVIDIA-H200",)), "DeviceMismatch"),
-    (WholeGpu, DeviceRequest(accelerator="gpu", mig_profile="1g.10gb"), "DeviceMismatch"),
-    (OldDriver, DeviceRequest(accelerator="gpu", mig_profile="1g.10gb"), "DriverTooOld"),
+    (SlicedGpu, DeviceRequest(accelerator="gpu", products=("NVIDIA-H200",), mig_profile="1g.18gb"), ""),
+    (SlicedGpu, DeviceRequest(accelerator="gpu", mig_profile="1g.18gb"), ""),
+    (SlicedGpu, DeviceRequest(accelerator="cpu"), ""),
+    (SlicedGpu, DeviceRequest(accelerator="gpu", mig_profile="1g.20gb"), "DeviceMismatch"),
+    (SlicedGpu, DeviceRequest(accelerator="gpu"), "DeviceMismatch"),
+    (FakeDriver, DeviceRequest(accelerator="gpu"), ""),
+    (FakeDriver, DeviceRequest(accelerator="gpu", products=("NVIDIA-H100",)), "DeviceMismatch"),
+    (FakeDriver, DeviceRequest(accelerator="gpu", mig_profile="1g.18gb"), "DeviceMismatch"),
+    (OldDriver, DeviceRequest(accelerator="gpu", mig_profile="1g.18gb"), "DriverTooOld"),
 ])
 def test_a_build_says_on_what_it_runs_and_refuses_what_was_not_asked_for(
     driver: type[FakeDriver], asked: DeviceRequest, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctypes, "CDLL", driver)
-    monkeypatch.setattr(fits, "cuda_runtimes", lambda: ["13.0.96"])
+    monkeypatch.setattr(libraries, "cuda_runtimes", lambda: ["13.0.96"])
     notes: list[str] = []
     if reason:
         with pytest.raises(UserError) as caught:
@@ -275,11 +220,11 @@ def test_a_build_says_on_what_it_runs_and_refuses_what_was_not_asked_for(
     else:
         own_device.check(asked, notes.append)
     assert bool(notes) is (asked.accelerator == "gpu")
-    if driver is FakeDriver and notes:
+    if driver is SlicedGpu and notes:
         assert notes == [f"this build runs on {ON_SLICE}"]
 
 
 def test_without_a_driver_the_device_is_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fits, "devices", list)
+    monkeypatch.setattr(ctypes, "CDLL", NoDriver)
     assert device_name(DeviceRequest(accelerator="gpu", products=("NVIDIA-H200",))) == "NVIDIA-H200"
     assert device_name(DeviceRequest(accelerator="gpu")) == "GPU"

@@ -301,7 +301,7 @@ def test_verify_leaves_the_program_and_the_answers(with_answers: bool, tmp_path:
         (staging / SMOKE_FILE).write_text("{}")
     publish(staging, store, FINGERPRINT, outcome=Outcome(kind="build", ok=True))
     assert verify.main([str(store / FINGERPRINT), "--smoke-test", str(target)]) == 0
-    programs = {"smoke.py", "fits.py", "fits.json", "renewing.py"}
+    programs = {"smoke.py", "fits.py", "fits.json", "renewing.py", "enginewright_builder"}
     assert {path.name for path in target.iterdir()} == (programs | {SMOKE_FILE} if with_answers else programs)
     assert (target / "smoke.py").read_bytes() == Path(smoke.__file__).read_bytes()
 
