@@ -14,7 +14,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.shapes import numpy_dtype, shape_text
 from enginewright_builder.tensors import Array
 
-_MOST_TOLD = 8
+_SHOWN = 8
 
 
 def without_constants(interface: Interface) -> Interface:
@@ -35,7 +35,7 @@ def constants_of(found: Interface, stated: Interface | None) -> dict[str, Array]
 
 
 def constant_notes(values: Mapping[str, Array]) -> tuple[str, ...]:
-    return tuple(f"{name} is {' '.join(f'{number:g}' for number in array.ravel()[:_MOST_TOLD].tolist())} in every "
+    return tuple(f"{name} is {' '.join(f'{number:g}' for number in array.ravel()[:_SHOWN].tolist())} in every "
                  "request: it is part of the engine, and clients do not send it" for name, array in values.items())
 
 

@@ -124,8 +124,8 @@ def _lacking(parts: str) -> Iterator[str]:
     files = {path for folder in sys.path if folder for path in Path(folder).glob(parts)}
     if not files or not shutil.which("ldd"):
         return
-    told = subprocess.run(["ldd", *map(str, sorted(files))], capture_output=True, text=True, check=False).stdout
-    absent = re.findall(r"^\s+(\S+) => not found$", told, re.MULTILINE)
+    output = subprocess.run(["ldd", *map(str, sorted(files))], capture_output=True, text=True, check=False).stdout
+    absent = re.findall(r"^\s+(\S+) => not found$", output, re.MULTILINE)
     yield from (name for name in dict.fromkeys(absent) if not _DRIVER_FILES.match(name))
 
 

@@ -211,47 +211,47 @@ class Handed:
         """Raises :class:`ContractError` for a document that is none or says what cannot be, and ``OSError`` where it
         is not there."""
         self.folder, self.staging = folder, folder / STAGING
-        self.told = load(HandOver, (folder / DOCUMENT).read_text(encoding="utf-8"))
-        _check(self.told)
-        self._artifacts = [self._artifact(number, one) for number, one in enumerate(self.told.engines)]
+        self.document = load(HandOver, (folder / DOCUMENT).read_text(encoding="utf-8"))
+        _check(self.document)
+        self._artifacts = [self._artifact(number, one) for number, one in enumerate(self.document.engines)]
 
     @property
     def artifact(self) -> Artifact:
         """What ships."""
-        members = [Member(up_to=one.up_to, artifact=self._artifacts[one.engine]) for one in self.told.served]
+        members = [Member(up_to=one.up_to, artifact=self._artifacts[one.engine]) for one in self.document.served]
         artifact = combine(members) if len(members) > 1 else members[0].artifact
-        return replace(artifact, joined=self.told.joined)
+        return replace(artifact, joined=self.document.joined)
 
     @property
     def plain(self) -> tuple[str, Artifact] | None:
-        return (self.told.plain.name, self._artifacts[self.told.plain.engine]) if self.told.plain else None
+        return (self.document.plain.name, self._artifacts[self.document.plain.engine]) if self.document.plain else None
 
     @property
     def max_batch_size(self) -> int:
         """What the server is given: 0 for a model that takes no batches."""
-        largest, how = self.told.request.engine.max_batch_size, self._artifacts[0].interface.sequence_batching
+        largest, how = self.document.request.engine.max_batch_size, self._artifacts[0].interface.sequence_batching
         return (most_joined(how, largest) if how else largest) if self._batched else 0
 
     @property
     def requests(self) -> list[Tensors]:
         """Each of one sample, as it is sent."""
-        return [self._sent(self.tensors(one)) for one in self.told.requests]
+        return [self._sent(self.tensors(one)) for one in self.document.requests]
 
     @property
     def warmup(self) -> Tensors:
-        return self._sent(self.tensors(self.told.warmup))
+        return self._sent(self.tensors(self.document.warmup))
 
     @property
     def cases(self) -> list[Case]:
-        return self._cases(self.told.cases)
+        return self._cases(self.document.cases)
 
     @property
     def mixed(self) -> list[Case]:
-        return self._cases(self.told.mixed)
+        return self._cases(self.document.mixed)
 
     @property
     def smoke(self) -> SmokeSamples | None:
-        kept, whole = self.told.smoke, self._stepped or not self._batched
+        kept, whole = self.document.smoke, self._stepped or not self._batched
         if kept is None:
             return None
         inputs, reference = (to_wire(self.tensors(one), batched=self._batched, ahead=2 * self._stepped)
@@ -289,28 +289,28 @@ class Handed:
                         parameters=kept.parameters, in_python=kept.in_python, folded=kept.folded)
 
 
-def _check(told: HandOver) -> None:
+def _check(document: HandOver) -> None:
     """What the types alone do not say."""
-    numbers = [one.engine for one in (*told.served, *((told.plain,) if told.plain else ()))]
-    if not told.served or any(not 0 <= number < len(told.engines) for number in numbers):
-        raise ContractError(f"HandOver.served: names engines {numbers} of {len(told.engines)}")
-    limits = [one.up_to for one in told.served]
+    numbers = [one.engine for one in (*document.served, *((document.plain,) if document.plain else ()))]
+    if not document.served or any(not 0 <= number < len(document.engines) for number in numbers):
+        raise ContractError(f"HandOver.served: names engines {numbers} of {len(document.engines)}")
+    limits = [one.up_to for one in document.served]
     if limits != sorted(set(limits)):
         raise ContractError(f"HandOver.served: got the largest batches {limits}, expected each above the one before")
-    for where, kept in (("requests", told.requests), ("warmup", (told.warmup,))):
+    for where, kept in (("requests", document.requests), ("warmup", (document.warmup,))):
         if not kept or not all(kept):
             raise ContractError(f"HandOver.{where}: no tensor is named")
-    if not told.cases:
+    if not document.cases:
         raise ContractError("HandOver.cases: a proof needs at least one")
-    for name in (*(name for one in told.engines for name in one.files), *_arrays(told)):
+    for name in (*(name for one in document.engines for name in one.files), *_arrays(document)):
         path = PurePosixPath(name)
         if not path.parts or path.is_absolute() or ".." in path.parts:
             raise ContractError(f"HandOver: got the file name {name!r}, expected one below the hand-over's own folder")
 
 
-def _arrays(told: HandOver) -> list[str]:
-    kept = [*told.requests, told.warmup,
-            *(part for one in (*told.cases, *told.mixed) for part in (one.inputs, one.expected))]
-    if told.smoke:
-        kept += [told.smoke.inputs, told.smoke.reference, *told.smoke.gated]
+def _arrays(document: HandOver) -> list[str]:
+    kept = [*document.requests, document.warmup,
+            *(part for one in (*document.cases, *document.mixed) for part in (one.inputs, one.expected))]
+    if document.smoke:
+        kept += [document.smoke.inputs, document.smoke.reference, *document.smoke.gated]
     return [file for one in kept for file in one.values()]

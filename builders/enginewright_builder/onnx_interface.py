@@ -80,7 +80,7 @@ def merged(found: Interface, stated: Interface) -> Interface:
     known = {spec.name: spec for spec in found.inputs}
     stated = checked(dataclasses.replace(stated, inputs=tuple(
         spec if spec.shape or spec.name not in known else dataclasses.replace(spec, shape=known[spec.name].shape)
-        for spec in stated.inputs)), told=True)
+        for spec in stated.inputs)), shapes_known=True)
     stated_inputs = {spec.name: spec for spec in stated.inputs}
     if set(known) != set(stated_inputs):
         raise UserError("InterfaceInvalid", f"the model takes {', '.join(known)}, not {', '.join(stated_inputs)}",
@@ -156,9 +156,9 @@ def _dtype(name: str, kind: int, side: str) -> str:
     else:
         known = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind)).name
     if kind in _STANDING_IN or known not in DTYPES:
-        told = TensorProto.DataType.Name(kind).lower() if kind in TensorProto.DataType.values() else str(kind)
-        raise UserError("InterfaceInvalid", f"{side} {name!r} is of type {told}, which clients and server do not "
-                        "exchange", field=_FIELD, value=f"{name}: {told}",
+        type_name = TensorProto.DataType.Name(kind).lower() if kind in TensorProto.DataType.values() else str(kind)
+        raise UserError("InterfaceInvalid", f"{side} {name!r} is of type {type_name}, which clients and server do not "
+                        "exchange", field=_FIELD, value=f"{name}: {type_name}",
                         remedy=f"put a Cast at the graph's border, so that {name!r} is one of {', '.join(DTYPES)}"
                                f"{_or_others(side)}")
     return known

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from enginewright_builder.contract import Interface
 from enginewright_builder.errors import UserError
 
-_MOST_TOLD = 8
+_SHOWN = 8
 
 
 def settle_outputs(model: onnx.ModelProto, stated: Interface | None) -> tuple[str, ...] | None:
@@ -73,6 +73,6 @@ def _as_tensors(graph: onnx.GraphProto) -> Iterator[str]:
                   for attribute in node.attribute for label in helper.get_attribute_value(attribute)]
         node.CopyFrom(helper.make_node("Identity", [node.input[0]], [name], name=node.name))
         outputs[name].CopyFrom(helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, len(labels)]))
-        more = ", …" if len(labels) > _MOST_TOLD else ""
-        yield (f"{name} is a tensor with a column for each class, in the order {', '.join(labels[:_MOST_TOLD])}{more}: "
+        more = ", …" if len(labels) > _SHOWN else ""
+        yield (f"{name} is a tensor with a column for each class, in the order {', '.join(labels[:_SHOWN])}{more}: "
                "the ZipMap at its end is left out, as no server sends maps")

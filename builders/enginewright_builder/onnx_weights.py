@@ -33,7 +33,7 @@ class Weights:
     sparse: float = 0.0
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """``24 × int4 weights of MatMulNBits``; empty where nothing is quantised."""
         return ", ".join(f"{count} × {what}" for what, count in sorted(self.brought.items()))
 
@@ -42,8 +42,8 @@ class Weights:
         """For status and report."""
         notes = []
         if self.brought:
-            notes.append(f"The source brings its own quantisation ({self.told}). Every candidate keeps it as it is, "
-                         "and no step quantises it again.")
+            notes.append(f"The source brings its own quantisation ({self.description}). Every candidate keeps it as it "
+                         "is, and no step quantises it again.")
         if self.sparse:
             notes.append(f"Of the source's weights {self.sparse:.0%} are 2:4 sparse: TensorRT may choose kernels that "
                          "leave the zeros out.")

@@ -78,7 +78,7 @@ def run_resolve(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outco
             tracker.note(note)
         return Outcome(kind="resolve", ok=True, source=resolved.source, fingerprint=resolved.request.fingerprint())
     except BaseException as error:
-        return _told(failure("resolve", error, tracker), request, scratch)
+        return _in_the_users_terms(failure("resolve", error, tracker), request, scratch)
 
 
 def run_build(request: BuildRequest, scratch: Path, tracker: Tracker) -> Outcome:
@@ -150,22 +150,23 @@ def run_proof(folder: Path, servers: Servers | None, tracker: Tracker,
               server: Open | Supervised | None = None) -> Outcome:
     """The second half. ``servers`` are for a model of tensors. ``server`` makes those of a language model, by default
     child processes; what the device can do is asked where it starts them. Never raises either."""
-    told: _Left | None = None
+    document: _Left | None = None
     try:
         if (folder / OUTCOME_FILE).exists():
             tracker.step("done", "nothing to prove: the store has this engine already")
             return Outcome.from_json((folder / OUTCOME_FILE).read_text(encoding="utf-8"))
-        told, prove = _left(folder, servers, server)
-        budget = Budget(told.request.engine.build_budget_seconds, already=told.spent)
+        document, prove = _left(folder, servers, server)
+        budget = Budget(document.request.engine.build_budget_seconds, already=document.spent)
         steps = Steps(tracker)
-        steps.seconds.update(told.steps)
+        steps.seconds.update(document.steps)
         return dataclasses.replace(prove(steps, budget), build_seconds=_seconds(budget.spent))
     except BaseException as error:
         outcome = failure("build", error, tracker)
-        if told is None:
+        if document is None:
             return outcome
-        return dataclasses.replace(_told(outcome, told.request, folder), build_seconds=_seconds(budget.spent),
-                                   source=told.source, fingerprint=told.request.fingerprint())
+        outcome = _in_the_users_terms(outcome, document.request, folder)
+        return dataclasses.replace(outcome, build_seconds=_seconds(budget.spent), source=document.source,
+                                   fingerprint=document.request.fingerprint())
 
 
 def _left(folder: Path, servers: Servers | None,
@@ -174,8 +175,8 @@ def _left(folder: Path, servers: Servers | None,
     from enginewright_builder.generate import hand_over
 
     if hand_over.left(folder):
-        told = hand_over.read(folder)
-        return told, functools.partial(_prove_model, told, folder, server)
+        document = hand_over.read(folder)
+        return document, functools.partial(_prove_model, document, folder, server)
     if servers is None:
         raise UserError("RequestInvalid", "a model of tensors is proven on a tritonserver that runs already, and its "
                         "model repository is not given", field="--repository", value="",
@@ -184,10 +185,10 @@ def _left(folder: Path, servers: Servers | None,
     from enginewright_builder.proving import prove_finalists
 
     handed = Handed(folder)
-    return handed.told, functools.partial(prove_finalists, handed, servers)
+    return handed.document, functools.partial(prove_finalists, handed, servers)
 
 
-def _prove_model(told: ModelHandOver, folder: Path, server: Open | Supervised | None, steps: Steps,
+def _prove_model(document: ModelHandOver, folder: Path, server: Open | Supervised | None, steps: Steps,
                  budget: Budget) -> Outcome:
     from enginewright_builder.generate import hand_over
     from enginewright_builder.generate.server import VllmServer
@@ -198,7 +199,7 @@ def _prove_model(told: ModelHandOver, folder: Path, server: Open | Supervised | 
     # In the same volume, where a link is as good as a copy.
     with tempfile.TemporaryDirectory(prefix="prove-", dir=folder, ignore_cleanup_errors=True) as scratch:
         with steps.step("fetch", "checking what the first half left"):
-            resolved = hand_over.taken(told, folder, Path(scratch))
+            resolved = hand_over.taken(document, folder, Path(scratch))
         return build_model(resolved, Path(scratch), steps, budget, server or VllmServer,
                            server.look if isinstance(server, Supervised) else look)
 
@@ -219,7 +220,7 @@ def _run(request: BuildRequest, scratch: Path, tracker: Tracker, resolve: Resolv
             return _hit(found, resolved, tracker)
         return make(resolved, scratch, steps, Budget(request.engine.build_budget_seconds))
     except BaseException as error:
-        outcome = _told(failure("build", error, tracker), request, scratch)
+        outcome = _in_the_users_terms(failure("build", error, tracker), request, scratch)
         return dataclasses.replace(outcome, source=resolved.source if resolved else None,
                                    fingerprint=resolved.request.fingerprint() if resolved else "")
 
@@ -243,7 +244,7 @@ def failure(kind: str, error: BaseException, tracker: Tracker) -> Outcome:
                    candidates=candidates)
 
 
-def _told(outcome: Outcome, request: BuildRequest, scratch: Path) -> Outcome:
+def _in_the_users_terms(outcome: Outcome, request: BuildRequest, scratch: Path) -> Outcome:
     assert outcome.error is not None
     return dataclasses.replace(outcome, error=as_written(outcome.error, request, scratch))
 

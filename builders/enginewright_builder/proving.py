@@ -99,26 +99,26 @@ class GivenServer:
 
 def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budget) -> Outcome:
     """Raises :class:`BuilderError`, or anything for a bug; nothing is published then."""
-    told, staging = handed.told, handed.staging
-    request = told.request
+    document, staging = handed.document, handed.staging
+    request = document.request
     gpus = tuple(range(request.device.gpu_count)) if request.device.accelerator == "gpu" else ()
     servers.repository.mkdir(parents=True, exist_ok=True)
     artifact, swept, performance, empty = run_on_time(_measure(handed, servers, steps, budget, gpus))
     serving = _serving(handed, swept)
     with steps.step("repository", "writing the model repository"):
         folder = write_model(staging / MODEL_REPOSITORY, MODEL_FOLDER, artifact, serving, gpus=gpus,
-                             warmup=handed.warmup, cores=told.hardware.cores, missing=told.takes_missing)
+                             warmup=handed.warmup, cores=document.hardware.cores, missing=document.takes_missing)
         config = (folder / "config.pbtxt").read_text()
     with steps.step("verify-load", "loading the finished repository in a tritonserver"):
         proof, memory = run_on_time(_prove(handed, folder, servers, gpus, swept, empty, budget))
         if not servers.fresh:
             proof = dataclasses.replace(proof, load_seconds=proof.load_seconds + backend_seconds(swept))
-    outcome = Outcome(kind="build", ok=True, source=told.source, fingerprint=request.fingerprint(), built=now(),
-                      build_seconds=round(budget.spent, 1), serving=serving,
-                      engine=_summary(handed, artifact, swept, proof, memory, performance), candidates=told.candidates)
+    outcome = Outcome(kind="build", ok=True, source=document.source, fingerprint=request.fingerprint(), built=now(),
+                      build_seconds=round(budget.spent, 1), serving=serving, candidates=document.candidates,
+                      engine=_summary(handed, artifact, swept, proof, memory, performance))
     with steps.step("publish", "writing the report and publishing"):
-        write_report(build_report(told, outcome, swept, proof, config, {**told.steps, **steps.seconds}, performance),
-                     staging)
+        took = {**document.steps, **steps.seconds}
+        write_report(build_report(document, outcome, swept, proof, config, took, performance), staging)
         manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(),
                                                                         outcome=outcome)
     steps.tracker.step("done", "published")
@@ -130,7 +130,7 @@ async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budge
     """On one server, as each start of one takes seconds. Also what that took before it had loaded anything."""
     async with servers.open(gpus, sliced=_sliced(handed)) as server:
         empty = await server.usage()
-        with steps.step("sweep", f"serving {handed.told.name} on tritonserver") as report:
+        with steps.step("sweep", f"serving {handed.document.name} on tritonserver") as report:
             artifact, swept = await sweep_ways(server, servers.repository, handed.artifact,
                                                lambda way: _task(handed, way, budget, gpus, report))
         with steps.step("appraise", "comparing with plain serving and with what the device could do"):
@@ -140,15 +140,15 @@ async def _measure(handed: Handed, servers: Servers, steps: Steps, budget: Budge
 
 def _task(handed: Handed, way: Artifact, budget: Budget, gpus: tuple[int, ...],
           progress: Callable[[float, str], None]) -> Task:
-    request = handed.told.request
+    request = handed.document.request
     return Task(artifact=way, model_name=request.model_name, inputs=handed.requests,
                 max_batch_size=handed.max_batch_size, objective=request.objective, batching=request.batching,
-                instances=request.instances, gpus=gpus, cores=handed.told.hardware.cores,
+                instances=request.instances, gpus=gpus, cores=handed.document.hardware.cores,
                 budget_seconds=budget.share(SWEEP_SHARE, SWEEP_SECONDS), progress=progress)
 
 
 def _sliced(handed: Handed) -> bool:
-    return bool(handed.told.request.device.mig_profile)
+    return bool(handed.document.request.device.mig_profile)
 
 
 def _serving(handed: Handed, swept: SweepResult) -> ServingChoice:
@@ -175,7 +175,7 @@ async def _prove(handed: Handed, folder: Path, servers: Servers, gpus: tuple[int
         async with servers.open(gpus, sliced=_sliced(handed)) as server:
             async with MemoryWatch(server, empty) as watch:
                 proof = await prove_on(server, MODEL_FOLDER, handed.cases, repeated=repeated, mixed=handed.mixed,
-                                       loss=handed.told.request.accuracy.tolerance)
+                                       loss=handed.document.request.accuracy.tolerance)
                 await watch.loaded()
                 await watch.under_load(make_requests(MODEL_FOLDER, handed.requests, swept.serving.max_batch_size),
                                        concurrency=swept.best.concurrency,
@@ -198,20 +198,20 @@ def _linked(source: str, target: str) -> str:
 
 def _summary(handed: Handed, artifact: Artifact, swept: SweepResult, proof: Proof, memory: MemoryFigures | None,
              performance: Performance) -> EngineSummary:
-    told, best = handed.told, swept.best
-    devices, count = device_class(told.request.device)
+    document, best = handed.document, swept.best
+    devices, count = device_class(document.request.device)
     pre, post = best.layers.preprocess_ms, best.layers.postprocess_ms
     return EngineSummary(
         backend=artifact.rung.backend, precision=artifact.rung.precision, triton_backend=artifact.triton_backend,
-        size_bytes=artifact.size_bytes, speedup=round(told.speedup, 3), p50_ms=best.p50_ms, p95_ms=best.p95_ms,
-        p99_ms=best.p99_ms, throughput=best.throughput, accuracy=told.accuracy.value, accuracy_low=told.accuracy.low,
-        device=told.hardware.device, runtime_version=artifact.runtime_version,
+        size_bytes=artifact.size_bytes, speedup=round(document.speedup, 3), p50_ms=best.p50_ms, p95_ms=best.p95_ms,
+        p99_ms=best.p99_ms, throughput=best.throughput, accuracy=document.accuracy.value,
+        accuracy_low=document.accuracy.low, device=document.hardware.device, runtime_version=artifact.runtime_version,
         load_seconds=round(proof.load_seconds, 3), memory_bytes=proof.memory_bytes, objective_met=swept.objective_met,
-        evaluation=told.accuracy.evaluation, throughput_at_objective=performance.throughput_at_objective,
+        evaluation=document.accuracy.evaluation, throughput_at_objective=performance.throughput_at_objective,
         device_class=devices, device_count=count, inferences_per_joule=performance.inferences_per_joule,
         gpu_utilisation=best.use.utilisation if best.use else None, power_watts=best.use.watts if best.use else None,
-        bound=performance.bound, fallback=told.fallback,
+        bound=performance.bound, fallback=document.fallback,
         service_curve=tuple(BatchTime(batch=one.batch, p50_ms=round(one.p50_ms, 4)) for one in swept.service_curve),
-        task=told.accuracy.task, groups=told.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests,
+        task=document.accuracy.task, groups=document.accuracy.summary, p999_ms=best.p999_ms, requests=best.requests,
         mean_ms=None if pre is None and post is None else best.mean_ms, pre_ms=pre, post_ms=post,
         memory=memory, requests_to_show=swept.requests_to_show)

@@ -91,7 +91,7 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     own = of_source(request.interface)
     stated = without_steps(own)
     if stated is not None and stated.inputs:
-        checked(stated, told=True)
+        checked(stated, shapes_known=True)
     path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
                                                          digest=request.source.digest,
                                                          check=asked_for(request.signature)))
@@ -167,7 +167,7 @@ def _check_format(located: Located, own: Interface | None) -> None:
 
 
 def _check_images(located: Located, stated: Interface | None) -> None:
-    for spec in checked(stated, told=True).inputs if stated and stated.inputs else ():
+    for spec in checked(stated, shapes_known=True).inputs if stated and stated.inputs else ():
         check_source(located, spec)
         check(spec)
 

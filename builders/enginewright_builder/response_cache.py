@@ -71,10 +71,10 @@ def _check(inputs: Sequence[_Tensor], outputs: Sequence[_Tensor], *, batched: bo
             f"does not work for this engine, which has {len(outputs)} outputs ({names}): Triton's cache does not look "
             "at which of them a request asks for, and would answer with those of another one. Remove it, or serve a "
             "model with one output")
-    told = not batched or any(one.free == 0 for one in inputs)
+    batch_known = not batched or any(one.free == 0 for one in inputs)
     for one in inputs:
-        if one.free > (1 if told else 0):
-            name, sizes = one.name.strip('"'), one.free + (0 if told else 1)
+        if one.free > (1 if batch_known else 0):
+            name, sizes = one.name.strip('"'), one.free + (0 if batch_known else 1)
             raise UncacheableError(
                 f"does not work for this engine, whose input {name} has {sizes} sizes that requests choose: Triton's "
                 "cache does not look at shapes, and would answer with that of another shape of the same bytes. Remove "

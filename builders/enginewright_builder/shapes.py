@@ -75,15 +75,15 @@ def is_text_interface(interface: Interface) -> bool:
     return bool(interface.inputs) and all(spec.name in TEXT_INPUTS for spec in interface.inputs)
 
 
-def checked(interface: Interface, *, told: bool = False) -> Interface:
-    """A user's interface, with the batch in front as ``batch`` where every input begins with a name. ``told``: the
-    source says shapes, so that none need be written. Raises :class:`UserError` ``InterfaceInvalid``."""
+def checked(interface: Interface, *, shapes_known: bool = False) -> Interface:
+    """A user's interface, with the batch in front as ``batch`` where every input begins with a name. ``shapes_known``:
+    the source has them, so that none need be written. Raises :class:`UserError` ``InterfaceInvalid``."""
     if not interface.inputs:
         raise UserError("InterfaceInvalid", "there are no inputs", field="spec.interface.inputs", value="[]",
                         remedy="list every input with name, dtype and shape")
     for side, specs in (("inputs", interface.inputs), ("outputs", interface.outputs)):
         for spec in specs:
-            _check_spec(spec, side, told=told)
+            _check_spec(spec, side, shapes_known=shapes_known)
     if not all(_begins_free(spec) for spec in interface.inputs):
         return interface
     return Interface(inputs=tuple(map(_batch_in_front, interface.inputs)),
@@ -101,12 +101,12 @@ def checked_batch(interface: Interface) -> Interface:
     return known
 
 
-def _check_spec(spec: TensorSpec, side: str, *, told: bool) -> None:
+def _check_spec(spec: TensorSpec, side: str, *, shapes_known: bool) -> None:
     field = f"spec.interface.{side}[{spec.name}]"
     numpy_dtype(spec.dtype)
     if side == "inputs":
         normalise.check(spec)
-        if not spec.shape and not told:
+        if not spec.shape and not shapes_known:
             raise UserError("InterfaceInvalid", f"input {spec.name!r} has no shape", field=f"{field}.shape",
                             value="[]", remedy="write for example [batch, 1..512]")
     for axis, size in enumerate(spec.shape):

@@ -102,7 +102,7 @@ class Supervisor:
         self._home = Path()
         self._status: int | None = None
         self._measure_at = 0.0
-        self._told_to_end = False
+        self._ending = False
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT, which ends what runs."""
@@ -111,7 +111,7 @@ class Supervisor:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._go_on()
         write(self.witness / MACHINE, dumps(look()))
-        while not self._told_to_end:
+        while not self._ending:
             self._step()
             self._wait(LOOK_SECONDS)
         self._end()
@@ -136,7 +136,7 @@ class Supervisor:
             self.state = load(State, (self.witness / STATE).read_text(encoding="utf-8"))
         if self._running:
             write(self.witness / LOG, f"{process.log(self.witness / LOG)}\n{ENDED_FROM_OUTSIDE}\n")
-            self._say(pid=0, status=KILLED)
+            self._record(pid=0, status=KILLED)
 
     def _wanted(self) -> Wanted | None:
         try:
@@ -147,7 +147,7 @@ class Supervisor:
     def _begin(self, wanted: Wanted) -> None:
         self.state, self._status, self._measure_at = State(id=wanted.id), None, 0.0
         if wanted.words is None:
-            self._say(status=0)
+            self._record(status=0)
             return
         self._home = Path(tempfile.mkdtemp(prefix="enginewright-vllm-"))
         folder = self._beside(CHECKPOINTS, wanted.checkpoint) if wanted.checkpoint else self.model
@@ -172,7 +172,7 @@ class Supervisor:
         except OSError as error:
             Path(log).write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
             self._status, pid = NOT_STARTED, 0
-        self._say(pid=pid)
+        self._record(pid=pid)
 
     def _beside(self, folder: str, name: str) -> Path | None:
         """None unless ``name`` is one of those that lie in ``folder`` beside the model: no name leads elsewhere."""
@@ -185,7 +185,7 @@ class Supervisor:
     def _measure(self) -> None:
         self._measure_at = time.monotonic() + MEASURE_SECONDS
         self._copy_log()
-        self._say(memory_bytes=process.resident_bytes(self.state.pid), measured=self.state.measured + 1)
+        self._record(memory_bytes=process.resident_bytes(self.state.pid), measured=self.state.measured + 1)
 
     def _end(self) -> None:
         """Politely at first."""
@@ -209,14 +209,14 @@ class Supervisor:
             self._wait(process.POLL_SECONDS)
         self._copy_log()
         shutil.rmtree(self._home, ignore_errors=True)
-        self._say(pid=0, status=KILLED if self._status is None else self._status, memory_bytes=0)
+        self._record(pid=0, status=KILLED if self._status is None else self._status, memory_bytes=0)
 
     def _copy_log(self) -> None:
         with contextlib.suppress(OSError), (self._home / LOG).open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES))
             write(self.witness / LOG, log.read(LOG_BYTES).decode(errors="replace"))
 
-    def _say(self, **changed: int) -> None:
+    def _record(self, **changed: int) -> None:
         self.state = dataclasses.replace(self.state, **changed)  # type: ignore[arg-type]  # all but the name are numbers
         write(self.witness / STATE, dumps(self.state))
 
@@ -224,7 +224,7 @@ class Supervisor:
         """For a signal at most so long, and reaps each child that has ended: the container's first process has to."""
         woken = signal.sigtimedwait(_WAKING, seconds)
         if woken and woken.si_signo != signal.SIGCHLD:
-            self._told_to_end = True
+            self._ending = True
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self.state.pid:

@@ -86,7 +86,7 @@ def _number(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _said(*parts: str | tuple[str, str]) -> Text:
+def _styled(*parts: str | tuple[str, str]) -> Text:
     """Each a text, or one with its style."""
     return Text.assemble(*(printable(one) if isinstance(one, str) else (printable(one[0]), one[1]) for one in parts))
 
@@ -94,7 +94,7 @@ def _said(*parts: str | tuple[str, str]) -> Text:
 def _error(error: ErrorReport) -> Text:
     place = f"\n  at {error.field}" + (f": {error.value}" if error.value else "") if error.field else ""
     remedy = ("\n  ", ("do this:", "green"), f" {error.remedy}") if error.remedy else ()
-    return _said((error.reason, "bold red"), f": {error.message}", place, *remedy)
+    return _styled((error.reason, "bold red"), f": {error.message}", place, *remedy)
 
 
 def _how(outcome: Outcome) -> str:
@@ -103,7 +103,7 @@ def _how(outcome: Outcome) -> str:
 
 def _language_model(model: GenerateSummary, how: str) -> Text:
     load = model.tokens
-    return _said(
+    return _styled(
         (model.name, "bold green"),
         f" on {model.server} {model.server_version}, {how}: {model.gain:.2f}× what the "
         f"unquantised model serves by default, {load.output_rate:.1f} tokens/s at p99 {load.ttft_p99_ms:.0f} ms to "
@@ -112,7 +112,7 @@ def _language_model(model: GenerateSummary, how: str) -> Text:
 
 
 def _engine(engine: EngineSummary, how: str) -> Text:
-    return _said(
+    return _styled(
         (f"{engine.backend} {engine.precision}", "bold green"),
         f", {how}: {engine.speedup:.2f}× the source's throughput, "
         f"{engine.throughput:.1f} inferences/s at p99 {engine.p99_ms:.1f} ms as served; "
@@ -121,8 +121,8 @@ def _engine(engine: EngineSummary, how: str) -> Text:
 
 def _on_labels(engine: EngineSummary) -> str:
     task, groups = engine.task, engine.groups
-    told = f"; {task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f}" if task else ""
+    labels = f"; {task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f}" if task else ""
     if groups is None:
-        return told
+        return labels
     small = f", {groups.too_small_count} too small" if groups.too_small_count else ""
-    return f"{told}; held in {groups.judged} groups by {groups.by}{small}"
+    return f"{labels}; held in {groups.judged} groups by {groups.by}{small}"

@@ -127,16 +127,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.response_cache:
                 leave_front(options.directory, options.smoke_test, options.response_cache)
     except UnreachableError as error:
-        _say(f"engine {options.directory.name} cannot be fetched: {error}", sys.stderr)
+        _report(f"engine {options.directory.name} cannot be fetched: {error}", sys.stderr)
         return EXIT_TRANSIENT
     except UncacheableError as error:
-        _say(f"spec.serving.responseCache {error}", sys.stderr)
+        _report(f"spec.serving.responseCache {error}", sys.stderr)
         return EXIT_UNCACHEABLE
     except (VerificationError, UnreadableConfigError, OSError) as error:
-        _say(f"engine {options.directory} refused: {error}", sys.stderr)
+        _report(f"engine {options.directory} refused: {error}", sys.stderr)
         return EXIT_DAMAGED
     size = sum(entry.bytes for entry in manifest.files.values())
-    _say(f"engine {manifest.fingerprint[:12]} is whole: {len(manifest.files)} files, {size:,} bytes", sys.stdout)
+    _report(f"engine {manifest.fingerprint[:12]} is whole: {len(manifest.files)} files, {size:,} bytes", sys.stdout)
     return 0
 
 
@@ -164,7 +164,7 @@ def _fetched(options: argparse.Namespace) -> Manifest:
         raise UnreachableError(f"{error.reason}: {error.message}; {error.remedy}") from error
 
 
-def _say(line: str, stream: object) -> None:
+def _report(line: str, stream: object) -> None:
     print(line, file=stream)  # type: ignore[call-overload]
     path = Path(os.environ.get("TERMINATION_LOG", TERMINATION_LOG))
     if path.exists():

@@ -215,9 +215,9 @@ def _compile(planned: Plan, program: Program, output: Path) -> None:
         command, cwd=planned.directory, env=environment, stderr=subprocess.PIPE, text=True
     ) as compiler:
         assert compiler.stderr is not None
-        said = _report_progress(compiler.stderr, program.name, listed.stdout.count("\n"))
+        lines = _report_progress(compiler.stderr, program.name, listed.stdout.count("\n"))
     if compiler.returncode != 0:
-        raise ClusterError(f"go build of {planned.directory} failed:\n" + "".join(said[-30:]))
+        raise ClusterError(f"go build of {planned.directory} failed:\n" + "".join(lines[-30:]))
 
 
 def _report_progress(lines: Iterator[str], title: str, total: int) -> list[str]:

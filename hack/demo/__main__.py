@@ -236,9 +236,9 @@ def built(kube: Kube, summary: Timed, namespace: str, name: str, *, build_second
           otherwise: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
     """Applies ``name``.yaml, with ``otherwise`` in its blocks below ``spec``, and shows what competed; returns the
     OptimisedModel once it is ready. Raises :class:`StepError`."""
-    said = ", ".join(f"spec.{block}.{field}: {json.dumps(value)}" for block, fields in (otherwise or {}).items()
+    changes = ", ".join(f"spec.{block}.{field}: {json.dumps(value)}" for block, fields in (otherwise or {}).items()
                      for field, value in fields.items())
-    say(f"kubectl apply -f hack/demo/{name}.yaml" + (f"   with {said}" if said else ""))
+    say(f"kubectl apply -f hack/demo/{name}.yaml" + (f"   with {changes}" if changes else ""))
     wanted = yaml.safe_load(Path(__file__).with_name(f"{name}.yaml").read_text())
     for block, fields in (otherwise or {}).items():
         wanted["spec"].setdefault(block, {}).update(fields)

@@ -19,8 +19,8 @@ MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 def reference_embeddings(texts: list[str]) -> Embeddings:
     """float32[texts, 384], normalised. Raises :class:`StepError`."""
-    said = run(sys.executable, "-m", "demo.reference", stdin=json.dumps(texts).encode())
-    return np.array(json.loads(said.splitlines()[-1]), np.float32)
+    output = run(sys.executable, "-m", "demo.reference", stdin=json.dumps(texts).encode())
+    return np.array(json.loads(output.splitlines()[-1]), np.float32)
 
 
 def main() -> None:

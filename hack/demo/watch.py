@@ -36,13 +36,13 @@ def wait_for(kube: Kube, namespace: str, name: str, kind: str, timeout: float) -
     columns = (TextColumn("  {task.description:<28}", markup=False), BarColumn(36), TaskProgressColumn(),
                TimeElapsedColumn(), TextColumn("{task.fields[detail]}", markup=False))
     with Followed(kube, "optimisedmodel", namespace, name) as models, Progress(*columns, transient=False) as bars:
-        bar, told = bars.add_task("waiting for the operator", total=1.0, detail=""), ""
+        bar, printed = bars.add_task("waiting for the operator", total=1.0, detail=""), ""
         while time.monotonic() < deadline:
             (model,) = models.now(timeout)
             shown = printable(_show(bars, bar, kube, namespace, name, model))
-            if shown not in ("", told) and not bars.console.is_terminal:
+            if shown not in ("", printed) and not bars.console.is_terminal:
                 bars.console.print(f"  {shown}", markup=False, highlight=False, soft_wrap=True)
-                told = shown
+                printed = shown
             found = condition(model, kind)
             if found.get("status") == "True" and found.get("observedGeneration") == model["metadata"]["generation"]:
                 bars.update(bar, completed=1.0, description=f"{kind}: {found['reason']}", detail="")
@@ -72,9 +72,9 @@ def _show(bars: Progress, bar: Any, kube: Kube, namespace: str, name: str, model
     built = condition(model, "EngineBuilt")
     if built.get("status") == "True":
         rollout = condition(model, "RolloutComplete")
-        said = f"rollout: {rollout.get('reason', '')}"
-        bars.update(bar, completed=1.0, description=said, detail="")
-        return said
+        text = f"rollout: {rollout.get('reason', '')}"
+        bars.update(bar, completed=1.0, description=text, detail="")
+        return text
     line = _newest_progress(kube, namespace, name) if built.get("reason") == "Building" else None
     if line:
         bars.update(bar, completed=line["fraction"], description=f"build: {line['step']}",

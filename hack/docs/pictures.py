@@ -25,8 +25,8 @@ COMMAND = "$ kubectl optimisedmodel explain minilm\n"
 
 
 def main() -> int:
-    report, told = RUN / "report.html", RUN / "explain.txt"
-    if not (report.exists() and told.exists()):
+    report, explanation = RUN / "report.html", RUN / "explain.txt"
+    if not (report.exists() and explanation.exists()):
         print(f"{RUN} has no report and explanation: run make demo first", file=sys.stderr)
         return 1
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -37,19 +37,19 @@ def main() -> int:
         subprocess.run([browser, *OPTIONS, f"--user-data-dir={profile}", f"--window-size={WIDTH},{HEIGHT}",
                         f"--screenshot={SHOWN / 'report.png'}", report.as_uri()], check=True, timeout=240,
                        stderr=subprocess.DEVNULL)
-    shutil.copy(told, SHOWN / "explain.txt")
-    README.write_text(with_explanation(README.read_text(), told.read_text()))
+    shutil.copy(explanation, SHOWN / "explain.txt")
+    README.write_text(with_explanation(README.read_text(), explanation.read_text()))
     print(f"{SHOWN / 'report.png'}\n{SHOWN / 'explain.txt'}\n{README}")
     return 0
 
 
-def with_explanation(readme: str, told: str) -> str:
-    """``readme`` with ``told`` in the block behind COMMAND. Raises ValueError where there is none."""
+def with_explanation(readme: str, explanation: str) -> str:
+    """``readme`` with ``explanation`` in the block behind COMMAND. Raises ValueError where there is none."""
     before, command, behind = readme.partition(COMMAND)
     if not command:
         raise ValueError(f"README.md has no block that begins with {COMMAND.strip()!r}")
     _, end, rest = behind.partition("```\n")
-    return f"{before}{command}{told}{end}{rest}"
+    return f"{before}{command}{explanation}{end}{rest}"
 
 
 if __name__ == "__main__":

@@ -48,11 +48,12 @@ def _tables() -> Iterator[str]:
     yield "\n" + FIELDS.format(bad=len(cases), ends=len(list(bad_ends())))
     yield from head("Field", "Refused", "Message")
     for field, of_field in groupby(sorted(cases, key=_field), key=_field):
-        yield _row(f"`{field}`", ", ".join(_values(of_field)), _said(next(c for c in cases if _field(c) == field).spec))
+        first = next(case for case in cases if _field(case) == field)
+        yield _row(f"`{field}`", ", ".join(_values(of_field)), _message(first.spec))
 
 
 def _rule(broken: Broken) -> str:
-    return _row(broken.name, "apiserver, operator" if broken.cel else "operator", _said(broken.spec))
+    return _row(broken.name, "apiserver, operator" if broken.cel else "operator", _message(broken.spec))
 
 
 def _values(cases: Iterable[Case]) -> Iterator[str]:
@@ -63,7 +64,7 @@ def _field(case: Case) -> str:
     return case.field.replace("[0]", "[]")
 
 
-def _said(raw: Raw) -> str:
+def _message(raw: Raw) -> str:
     text = str(_problems(raw)[0])
     return f"`{text if len(text) <= MAX_MESSAGE else text[:MAX_MESSAGE - 1] + '…'}`"
 

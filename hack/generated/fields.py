@@ -52,7 +52,7 @@ def _sections(path: str, schema: Schema) -> Iterator[str]:
         below, mark = _object(child)
         if below is not None:
             inner.append((f"{path}.{name}{mark}", below))
-    rules = [_said(rule) for rule in schema.get("x-kubernetes-validations", ())]
+    rules = [_rule_text(rule) for rule in schema.get("x-kubernetes-validations", ())]
     lines += ["", *(f"* {rule}" for rule in rules), *([""] if rules else [])]
     yield "\n".join(lines)
     for child_path, below in inner:
@@ -86,16 +86,16 @@ def _default(schema: Schema) -> str:
 def _meaning(schema: Schema) -> str:
     """The description, without the default that it repeats for kubectl explain, and the limits."""
     text = _plain(schema.get("description", "")).rpartition(" Defaults to ")
-    told = text[0] or text[2]
+    described = text[0] or text[2]
     limits = []
     if "enum" in schema:
         limits.append("One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None or high is not None:
         limits.append(_range(schema, low, high))
-    limits += [f"{said[:1].upper()}{said[1:]}." for said in map(_said, schema.get("x-kubernetes-validations", ()))
+    limits += [f"{rule[:1].upper()}{rule[1:]}." for rule in map(_rule_text, schema.get("x-kubernetes-validations", ()))
                if "properties" not in schema]
-    return " ".join([told, *limits]).strip()
+    return " ".join([described, *limits]).strip()
 
 
 def _range(schema: Schema, low: float | None, high: float | None) -> str:
@@ -106,7 +106,7 @@ def _range(schema: Schema, low: float | None, high: float | None) -> str:
     return f"{above} {low}." if high is None else f"{above} {low}, {below} {high}."
 
 
-def _said(rule: Mapping[str, Any]) -> str:
+def _rule_text(rule: Mapping[str, Any]) -> str:
     """What the apiserver says when the rule is broken; … stands for the value where the message has it."""
     if "message" in rule:
         return _plain(rule["message"])

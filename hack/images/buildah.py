@@ -116,8 +116,8 @@ class Buildah:
 
     def environment_of(self, reference: str) -> dict[str, str]:
         """Variables that the image sets."""
-        told = json.loads(self._run("inspect", "--type=image", reference))["OCIv1"]["config"]["Env"]
-        return dict(entry.split("=", 1) for entry in told)
+        entries = json.loads(self._run("inspect", "--type=image", reference))["OCIv1"]["config"]["Env"]
+        return dict(entry.split("=", 1) for entry in entries)
 
     def forget(self) -> None:
         """Remove all working containers and images, with what is mounted for them."""

@@ -176,11 +176,11 @@ class Ascent:
     def _going_on(self, progress: Callable[[float, str], None]) -> Callable[[float, str], None]:
         """A build that reports progress keeps the processes beside it at work."""
 
-        def tell(fraction: float, detail: str) -> None:
+        def report(fraction: float, detail: str) -> None:
             self._foresight.go_on()
             progress(fraction, detail)
 
-        return tell
+        return report
 
     def _part(self, start: float, width: float) -> Callable[[float, str], None]:
         return lambda fraction, detail: self.workshop.context.progress(start + width * fraction, detail)

@@ -123,7 +123,7 @@ def judge(candidates: Sequence[Candidate], heats: Mapping[int, Heat], tolerance:
     if shipped is None:
         slower = [_lost_to_source(one, heats, used) if one in passed else one for one in gated]
         return _offer(slower, used, "NotFasterThanSource")
-    judged = [_told(one, gated, shipped, heats, used) for one in gated]
+    judged = [_judged(one, gated, shipped, heats, used) for one in gated]
     return Judgement(candidates=tuple(judged), used=used, shipped=shipped)
 
 
@@ -138,8 +138,8 @@ def gated_one(candidate: Candidate, tolerance: float) -> Candidate:
         return replace(candidate, verdict="AccuracyRefused", reason=refusal)
     task = accuracy.task
     on_labels = f"{task.metric} on the labels {task.value:.4f}, the source's {task.source:.4f}" if task else ""
-    told = "; ".join(filter(None, (f"{accuracy.metric} lower bound {accuracy.low:.4f}", on_labels, accuracy.untold)))
-    return replace(candidate, verdict="Passed", reason=told)
+    figures = "; ".join(filter(None, (f"{accuracy.metric} lower bound {accuracy.low:.4f}", on_labels, accuracy.untold)))
+    return replace(candidate, verdict="Passed", reason=figures)
 
 
 def _contenders(passed: Sequence[Candidate], heats: Mapping[int, Heat], used: Collection[int],
@@ -156,8 +156,8 @@ def _contenders(passed: Sequence[Candidate], heats: Mapping[int, Heat], used: Co
             for one in passed]
 
 
-def _told(candidate: Candidate, gated: Sequence[Candidate], shipped: Mapping[int, str],
-          heats: Mapping[int, Heat], used: Sequence[int]) -> Candidate:
+def _judged(candidate: Candidate, gated: Sequence[Candidate], shipped: Mapping[int, str],
+            heats: Mapping[int, Heat], used: Sequence[int]) -> Candidate:
     """The verdict on one candidate once it is known what ships."""
     if candidate.verdict != "Passed":
         return candidate
@@ -239,5 +239,5 @@ def _offer(gated: Sequence[Candidate], used: tuple[int, ...], problem: str) -> J
         return Judgement(candidates=tuple(gated), used=used, problem=problem)
     full = [one for one in working if one.rung.precision in FULL_PRECISION]
     offered = max(full or working, key=_low)
-    told = replace(offered, verdict="Offered", reason=f"not served, but the best there is: {offered.reason}")
-    return Judgement(problem=problem, used=used, candidates=tuple(told if one is offered else one for one in gated))
+    offer = replace(offered, verdict="Offered", reason=f"not served, but the best there is: {offered.reason}")
+    return Judgement(problem=problem, used=used, candidates=tuple(offer if one is offered else one for one in gated))

@@ -75,7 +75,7 @@ class Experience:
         """Of an engine for every batch."""
         if rung == self.anchor:
             return Guess(like="", log=(0.0,) * len(batches), spread=0.0)
-        measured = self._told(rung, look)
+        measured = self._measurements(rung, look)
         if measured:
             means, spreads = self._moments(measured)
             spread = math.sqrt(sum(one * one for one in spreads) / len(spreads) + _LEAST_SPREAD ** 2)
@@ -83,7 +83,7 @@ class Experience:
         if one := self.assumed.get(rung):
             return Guess(like=one["like"], log=self._at(one["log"], batches), spread=one["sd"])
         like = f"{self.anchor.partition(' ')[0]} {rung.partition(' ')[2]}"
-        known = like != rung and (like == self.anchor or like in self.assumed or self._told(like, look))
+        known = like != rung and (like == self.anchor or like in self.assumed or self._measurements(like, look))
         return Guess(like=like if known else self.anchor, log=(0.0,) * len(batches), spread=_UNKNOWN_SPREAD)
 
     def tuned(self, backend: str, batches: Sequence[int], look: Look | None, *, several: bool) -> Tuning:
@@ -111,7 +111,7 @@ class Experience:
         """The logarithm of the source model's time over the anchor's."""
         if not self.source:
             return (0.1,) * len(batches)
-        return self._at(self._moments(self._told(self.source, look))[0], batches)
+        return self._at(self._moments(self._measurements(self.source, look))[0], batches)
 
     # Whether it passes
 
@@ -160,7 +160,7 @@ class Experience:
 
     # Weighing models
 
-    def _told(self, rung: str, look: Look | None) -> list[tuple[float, list[float | None]]]:
+    def _measurements(self, rung: str, look: Look | None) -> list[tuple[float, list[float | None]]]:
         return [(weight, model["log"][rung]) for weight, model in self._weighed(look) if rung in model["log"]]
 
     def _weighed(self, look: Look | None) -> Iterator[tuple[float, Mapping[str, Any]]]:

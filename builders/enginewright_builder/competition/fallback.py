@@ -62,16 +62,16 @@ def _slowness(one: Candidate) -> float:
 def _judged(ascent: Ascent, before: Judgement, name: str, heats: Mapping[int, Heat],
             used: tuple[int, ...]) -> Judgement:
     verdicts = {one.name: one for one in before.candidates}
-    told = []
+    judged = []
     for one in ascent.measured():
         known = verdicts.get(one.name)
         if one.name == name:
-            told.append(_served(one, before.problem, heats, used, ascent))
+            judged.append(_served(one, before.problem, heats, used, ascent))
         elif known is None or known.verdict == "Offered":
-            told.append(gated_one(one, ascent.workshop.accuracy.tolerance))
+            judged.append(gated_one(one, ascent.workshop.accuracy.tolerance))
         else:
-            told.append(replace(one, verdict=known.verdict, reason=known.reason))
-    return Judgement(candidates=tuple(told), used=used, shipped=dict.fromkeys(sorted(heats), name),
+            judged.append(replace(one, verdict=known.verdict, reason=known.reason))
+    return Judgement(candidates=tuple(judged), used=used, shipped=dict.fromkeys(sorted(heats), name),
                      problem=before.problem)
 
 

@@ -150,10 +150,10 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
 
 
 def _agenda(plans: Sequence[Plan], workshop: Workshop, gate: Gate) -> Agenda:
-    context, told = workshop.context, experience(workshop.context.device.accelerator)
+    context, benchmarks = workshop.context, experience(workshop.context.device.accelerator)
     tuned = {plan.name: [Plan(rung=rung, of=plan.name) for rung in workshop.engine(plan.rung).specialised(
         plan.rung, context)] for plan in plans if plan.wanted and not plan.rung.unavailable}
-    return Agenda(plans, told, Costs(told, gate.look, _earlier_costs(context)), tuned)
+    return Agenda(plans, benchmarks, Costs(benchmarks, gate.look, _earlier_costs(context)), tuned)
 
 
 def _earlier_costs(context: BuildContext) -> Mapping[str, float]:

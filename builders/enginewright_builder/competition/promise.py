@@ -216,14 +216,14 @@ class Outlook:
         anchor, shape = self._experience.anchor, (WORLDS, len(self._known.batches))
         if anchor in self._known.times:
             return self._measured(anchor, np.zeros(shape))
-        told = []
+        guesses = []
         for name in self._known.times:
             if "@" not in name and "(" not in name:
                 guess = self._from_anchor(name)
-                told.append((guess.spread, name, guess))
-        if not told:
+                guesses.append((guess.spread, name, guess))
+        if not guesses:
             return np.zeros(shape)
-        spread, name, guess = min(told, key=lambda one: (one[0], one[1]))
+        spread, name, guess = min(guesses, key=lambda one: (one[0], one[1]))
         measured = self._measured(name, np.zeros(shape))
         level: Floats = measured - np.array(guess.log) - spread * _normal(f"anchor by {name}")
         return level

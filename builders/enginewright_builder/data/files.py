@@ -335,8 +335,8 @@ def check_against(samples: SampleFile, interface: Interface, where: DataField = 
                      for name, spec in expected.items()})
         _note_rounded(row, rows[-1], index, rounded)
         if len({len(rows[-1][spec.name]) for spec in interface.inputs if spec.shape[1:2] == (STEPS,)}) > 1:
-            told = ", ".join(f"{name} {len(array)}" for name, array in rows[-1].items())
-            raise where.invalid(f"sample {index} is a sequence of different length in its inputs: {told} steps", told,
+            steps = ", ".join(f"{name} {len(array)}" for name, array in rows[-1].items())
+            raise where.invalid(f"sample {index} is a sequence of different length in its inputs: {steps} steps", steps,
                                 "give every input of a sequence as many steps")
     return replace(samples, rows=tuple(rows), rounded=tuple(rounded.values()),
                    left_out=tuple(sorted({name for row in samples.rows for name in row} - set(expected))))
@@ -355,10 +355,10 @@ def _note_rounded(before: Row, after: Row, index: int, noted: dict[str, str]) ->
             noted[name] = f"sample {index}: {name}: {array.dtype} has no {changed[0]}: it is {changed[1]:.0f} there"
 
 
-def note_rounded(told: Sequence[str], which: str) -> Iterator[str]:
+def note_rounded(notes: Sequence[str], which: str) -> Iterator[str]:
     """Of whole numbers that become others in the model's type. They are no fault of the data: what clients send is of
     that type, too, and amounts bear it; identities and times do not."""
-    for one in told:
+    for one in notes:
         yield (f"{which} data: {one}, and in what clients send; where that matters, as it does to identities and "
                "times, export the model with a wider type for it, or subtract a constant before")
 

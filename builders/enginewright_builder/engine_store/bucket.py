@@ -166,7 +166,7 @@ def read_blob(bucket: Bucket, manifest: Manifest, name: str) -> bytes | None:
     return bucket.read(blob_key(entry), entry.bytes) if entry else None
 
 
-def pull_timing_caches(bucket: Bucket, folder: Path, say: Callable[[str], None]) -> None:
+def pull_timing_caches(bucket: Bucket, folder: Path, note: Callable[[str], None]) -> None:
     """Nothing fails for it: they save time, no more."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,16 +177,16 @@ def pull_timing_caches(bucket: Bucket, folder: Path, say: Callable[[str], None])
             if "/" not in name and (room := room - entry.size) >= 0:
                 bucket.download(entry.key, entry.size, folder / name)
     except Exception as error:
-        say(f"timing caches were not read from the bucket: {error}")
+        note(f"timing caches were not read from the bucket: {error}")
 
 
-def push_timing_caches(bucket: Bucket, folder: Path, say: Callable[[str], None]) -> None:
+def push_timing_caches(bucket: Bucket, folder: Path, note: Callable[[str], None]) -> None:
     """Of several builds the last one's stay."""
     try:
         for path in _plain_files(folder):
             bucket.upload(f"{TIMING_CACHES}/{path.name}", path)
     except Exception as error:
-        say(f"timing caches were not kept in the bucket: {error}")
+        note(f"timing caches were not kept in the bucket: {error}")
 
 
 def _plain_files(folder: Path) -> Iterable[Path]:

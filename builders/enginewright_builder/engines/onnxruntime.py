@@ -115,7 +115,7 @@ def _why_not_quantised(precision: str, context: BuildContext) -> str:
     if weights is None or precision not in (INT8_DYNAMIC, INT8_STATIC, *_BITS):
         return ""
     if weights.brought:
-        return f"the source brings its own quantisation ({weights.told}), which is kept and not quantised again"
+        return f"the source brings its own quantisation ({weights.description}), which is kept and not quantised again"
     return "" if weights.products or precision not in _BITS else "no MatMul or Gemm of the model has constant weights"
 
 

@@ -42,11 +42,11 @@ def profile(files: Mapping[str, Path], parameters: Mapping[str, str], inputs: Te
         with torch.profiler.record_function(RUN):
             call()
 
-    with torch.profiler.profile(activities=kinds, record_shapes=True) as told:
+    with torch.profiler.profile(activities=kinds, record_shapes=True) as recorded:
         repeat(marked)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        told.export_chrome_trace(str(path))
+        recorded.export_chrome_trace(str(path))
         # No more of it: the rest names the machine.
         events = json.loads(path.read_text())["traceEvents"]
     session.close()

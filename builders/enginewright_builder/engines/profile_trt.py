@@ -35,37 +35,37 @@ def profile(files: Mapping[str, Path], parameters: Mapping[str, str], inputs: Te
 
     plan = next(path for name, path in files.items() if name.endswith(".plan"))
     session = Session(plan.parent, [plan.name])
-    told: list[list[Timed]] = []
+    calls: list[list[Timed]] = []
     try:
-        call = session.bind(inputs, layer_profiler(trt, told))
+        call = session.bind(inputs, layer_profiler(trt, calls))
 
         def run() -> None:
-            told.append([])
+            calls.append([])
             call()
 
         repeat(run, least=WARMUPS + LEAST_RUNS, most=WARMUPS + MOST_RUNS, seconds=SECONDS)
     finally:
         session.close()
-    runs = list(trt_runs([one for one in told[WARMUPS:] if one]))
+    runs = list(trt_runs([one for one in calls[WARMUPS:] if one]))
     return Profiled(runs=runs, events=list(trt_events(runs)), notes=(_NOTE,))
 
 
-def layer_profiler(trt: Any, told: Sequence[list[Timed]]) -> Any:
-    """An ``IProfiler`` that writes into the last of ``told``; into none before the first run."""
+def layer_profiler(trt: Any, calls: Sequence[list[Timed]]) -> Any:
+    """An ``IProfiler`` that writes into the last of ``calls``; into none before the first run."""
     class Layers(trt.IProfiler):  # type: ignore[misc]
         def __init__(self) -> None:
             trt.IProfiler.__init__(self)
 
         def report_layer_time(self, layer_name: str, ms: float) -> None:
-            if told:
-                told[-1].append(Timed(name=layer_name, operator="", microseconds=1e3 * ms))
+            if calls:
+                calls[-1].append(Timed(name=layer_name, operator="", microseconds=1e3 * ms))
 
     return Layers()
 
 
-def trt_runs(told: Sequence[Sequence[Timed]]) -> Iterator[Run]:
+def trt_runs(calls: Sequence[Sequence[Timed]]) -> Iterator[Run]:
     begin = 0.0
-    for layers in told:
+    for layers in calls:
         took = sum(one.microseconds for one in layers)
         yield Run(begin=begin, microseconds=took, layers=layers)
         begin += took

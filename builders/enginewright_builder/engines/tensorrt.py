@@ -144,7 +144,7 @@ def _why_not_weights(precision: str, context: BuildContext) -> str:
     if weights is None:
         return ""
     if weights.foreign:
-        return f"TensorRT has no {' and no '.join(weights.foreign)}, which the source brings ({weights.told})"
+        return f"TensorRT has no {' and no '.join(weights.foreign)}, which the source brings ({weights.description})"
     if precision == WEIGHTS and not (weights.products or weights.brought):
         return "no MatMul or Gemm of the model has constant weights"
     return ""

@@ -82,8 +82,8 @@ class PackageAhead:
             context.progress(0.1, f"waiting for {self._rung.name}, which is compiled beside the builds")
         code, errors = self.process.ended(context.time_left())
         if code or not self._package.is_file():
-            said = [line for line in errors.splitlines() if line.strip()] or [f"it ended with status {code}"]
-            context.progress(0.1, f"{self._rung.name} is compiled again, alone: {said[-1][:300]}")
+            lines = [line for line in errors.splitlines() if line.strip()] or [f"it ended with status {code}"]
+            context.progress(0.1, f"{self._rung.name} is compiled again, alone: {lines[-1][:300]}")
             return 0.0
         seconds = self._package.stat().st_mtime - self._began
         os.replace(self._package, target)

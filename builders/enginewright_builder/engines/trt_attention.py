@@ -36,15 +36,15 @@ _SEQUENCE, _WIDTH, _LEADING = (-2, -1), (-1, _HIGHEST), (_LOWEST, -2)
 _AFTER_SCORES = ("Add", "Softmax")
 
 
-def simplified(source: Path, target: Path, say: Callable[[str], None]) -> Path:
+def simplified(source: Path, target: Path, note: Callable[[str], None]) -> Path:
     """Where the graph lies with the attention that TensorRT knows: ``source`` itself where there is nothing to do. A
-    graph that cannot be rewritten stays as it is, and ``say`` gets why; only faults of the machinery are raised."""
+    graph that cannot be rewritten stays as it is, and ``note`` gets why; only faults of the machinery are raised."""
     try:
         return target if simplify_attention(source, target) else source
     except (MemoryError, OSError):
         raise
     except Exception as error:  # onnx-ir's, onnxscript's and NumPy's own classes
-        say(f"attention stays as it was exported: {type(error).__name__}: {brief(error, 200)}")
+        note(f"attention stays as it was exported: {type(error).__name__}: {brief(error, 200)}")
         return source
 
 

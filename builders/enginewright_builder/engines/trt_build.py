@@ -142,13 +142,13 @@ def _config(trt: Any, builder: Any, request: PlanRequest, limit: int, cache: byt
         for name, shape in shapes.items():
             profile.set_shape(name, shape.low, shape.best, shape.high)
         if config.add_optimization_profile(profile) < 0:
-            raise candidate_failed(request.precision, f"TensorRT {trt.__version__} refuses the shapes {_told(shapes)}",
+            raise candidate_failed(request.precision, f"TensorRT {trt.__version__} refuses the shapes {_sizes(shapes)}",
                                    "state the inputs' shapes in spec.interface")
     _use_timing_cache(config, cache, progress)
     return config
 
 
-def _told(profile: Profile) -> str:
+def _sizes(profile: Profile) -> str:
     return ", ".join(f"{name} {list(shape.low)} to {list(shape.high)}" for name, shape in profile.items())
 
 

@@ -32,21 +32,21 @@ def parse_failed(complaints: Sequence[Complaint], precision: str, version: str) 
                                 "leave spec.engine.backend at auto")
     first = min(complaints, key=lambda one: not one.code.startswith("UNSUPPORTED"))
     where = f" (node {first.node!r})" if first.node else ""
-    said = _first_line(first.text)
+    why = _first_line(first.text)
     if first.code.startswith("UNSUPPORTED"):
         others = {one.operator for one in complaints if one.code.startswith("UNSUPPORTED")} - {first.operator, ""}
         more = f", nor {', '.join(sorted(others))}" if others else ""
         return candidate_failed(
-            precision, f"TensorRT {version} does not support {first.operator or 'an operator'}{where}{more}: {said}; "
+            precision, f"TensorRT {version} does not support {first.operator or 'an operator'}{where}{more}: {why}; "
             "ONNX Runtime and PyTorch compete without it",
             "leave spec.engine.backend at auto, or export the model without this operator")
-    return candidate_failed(precision, f"TensorRT {version} cannot read {first.operator or 'the graph'}{where}: {said}",
+    return candidate_failed(precision, f"TensorRT {version} cannot read {first.operator or 'the graph'}{where}: {why}",
                             "leave spec.engine.backend at auto, or export the model another way")
 
 
 def build_failed(errors: Sequence[str], precision: str, version: str) -> UserError:
-    said = _first_line(errors[0]) if errors else "it does not say why"
-    return candidate_failed(precision, f"TensorRT {version} cannot build the engine: {said}",
+    why = _first_line(errors[0]) if errors else "it does not say why"
+    return candidate_failed(precision, f"TensorRT {version} cannot build the engine: {why}",
                             "leave spec.engine.backend and precision at auto")
 
 

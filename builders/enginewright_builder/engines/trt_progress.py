@@ -29,32 +29,32 @@ class Phases:
     def __init__(self, report: Callable[[float, str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._report, self._clock, self._lock = report, clock, threading.Lock()
         self._open: dict[str, _Phase] = {}
-        self._finished, self._fraction, self._told = 0.0, 0.0, float("-inf")
+        self._finished, self._fraction, self._reported = 0.0, 0.0, float("-inf")
 
     def start(self, name: str, parent: str | None, steps: int) -> None:
         with self._lock:
             self._open[name] = _Phase(steps=max(1, steps), parent=parent or "")
-            self._tell(name)
+            self._show(name)
 
     def step(self, name: str, index: int) -> None:
         """Step ``index``, from 0, of phase ``name`` is complete."""
         with self._lock:
             if name in self._open:
                 self._open[name].done = index + 1
-                self._tell(name)
+                self._show(name)
 
     def finish(self, name: str) -> None:
         with self._lock:
             phase = self._open.pop(name, None)
             if phase is not None and not phase.parent:
                 self._finished += (1.0 - self._finished) / 2
-                self._tell(name)
+                self._show(name)
 
-    def _tell(self, name: str) -> None:
+    def _show(self, name: str) -> None:
         now = self._clock()
-        if now - self._told < REPORT_SECONDS:
+        if now - self._reported < REPORT_SECONDS:
             return
-        self._told = now
+        self._reported = now
         self._fraction = max(self._fraction, self._finished + (1.0 - self._finished) / 2 * self._inside(""))
         self._report(self._fraction, f"TensorRT: {name}")
 

@@ -25,13 +25,13 @@ SECONDS = 8.0
 async def appraise(server: Server, repository: Path, handed: Handed, artifact: Artifact, swept: SweepResult,
                    budget: Budget, gpus: tuple[int, ...] = ()) -> Performance:
     """After the sweep of ``artifact``, which ships. What cannot be measured is a note, never an error."""
-    told, backend = handed.told, artifact.triton_backend
+    document, backend = handed.document, artifact.triton_backend
     before, served = await _before(server, repository, handed, swept, budget, gpus)
     joining, found = await _joining(server, repository, handed, artifact, swept, budget, gpus)
-    work, ceilings = told.counted.work, told.counted.ceilings
-    return assess(swept, told.figures, set(told.shipped), backend, before=before,
+    work, ceilings = document.counted.work, document.counted.ceilings
+    return assess(swept, document.figures, set(document.shipped), backend, before=before,
                   counted=(work, ceilings) if work and ceilings else None, joining=joining,
-                  not_apart=told.not_apart, notes=(*served, *found, *told.counted.notes))
+                  not_apart=document.not_apart, notes=(*served, *found, *document.counted.notes))
 
 
 async def _before(server: Server, repository: Path, handed: Handed, swept: SweepResult, budget: Budget,
@@ -40,11 +40,11 @@ async def _before(server: Server, repository: Path, handed: Handed, swept: Sweep
         return None, (too_late(budget, "plain serving was"),)
     if handed.plain is None:
         return None, ("No candidate of full precision was built to be served plainly for comparison.",)
-    request, (name, artifact) = handed.told.request, handed.plain
+    request, (name, artifact) = handed.document.request, handed.plain
     try:
         point = await serve_plainly_on(server, repository, artifact, request.model_name, handed.requests,
                                        concurrency=swept.best.concurrency, objective=request.objective,
-                                       cores=handed.told.hardware.cores, gpus=gpus, seconds=_each(budget))
+                                       cores=handed.document.hardware.cores, gpus=gpus, seconds=_each(budget))
     except Exception as error:  # for the record alone: no finished build is lost for it
         log.warning("%s could not be served plainly", name, exc_info=error)
         return None, (f"{name} could not be served plainly for comparison: {classify(error).message[:200]}",)
@@ -61,9 +61,9 @@ async def _joining(server: Server, repository: Path, handed: Handed, artifact: A
     if budget.left < SECONDS:
         return None, (too_late(budget, "what joined lengths bring was"),)
     load = Load(serving=swept.serving, concurrency=max(swept.best.concurrency, 2 * swept.serving.max_batch_size),
-                cores=handed.told.hardware.cores, gpus=gpus, seconds=_each(budget))
+                cores=handed.document.hardware.cores, gpus=gpus, seconds=_each(budget))
     try:
-        return await measure_joining(server, repository, artifact, handed.told.request.model_name, handed.requests,
+        return await measure_joining(server, repository, artifact, handed.document.request.model_name, handed.requests,
                                      load), ()
     except Exception as error:  # for the record alone: no finished build is lost for it
         log.warning("joined lengths could not be measured", exc_info=error)

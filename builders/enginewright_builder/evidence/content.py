@@ -33,20 +33,20 @@ if TYPE_CHECKING:  # the second half of a build needs none of the first
     from enginewright_builder.data.sets import SampleSet
 
 
-def build_report(told: HandOver, outcome: Outcome, swept: SweepResult, proof: Proof, config_pbtxt: str,
+def build_report(document: HandOver, outcome: Outcome, swept: SweepResult, proof: Proof, config_pbtxt: str,
                  steps: Mapping[str, float], performance: Performance) -> BuildReport:
     if outcome.engine is None or outcome.serving is None:
         raise ValueError("only a build that ended well has a report")
-    request = told.request
+    request = document.request
     return BuildReport(
         model_name=request.model_name, fingerprint=outcome.fingerprint, created=outcome.built,
         command=command(request), source_uri=request.source.uri, source_digest=request.source.digest,
-        source_format=told.source.format, interface=told.engines[told.served[0].engine].interface,
-        reference=told.reference, candidates=outcome.candidates, engine=outcome.engine, accuracy=told.accuracy,
+        source_format=document.source.format, interface=document.engines[document.served[0].engine].interface,
+        reference=document.reference, candidates=outcome.candidates, engine=outcome.engine, accuracy=document.accuracy,
         objective=request.objective, serving=outcome.serving, config_pbtxt=config_pbtxt, sweep=swept,
-        performance=performance, drift=dict(told.drift), profiles=told.profiles, hardware=told.hardware,
+        performance=performance, drift=dict(document.drift), profiles=document.profiles, hardware=document.hardware,
         versions=versions({"tritonserver": proof.server_version}),
-        steps=dict(steps), notes=_notes(told, proof))
+        steps=dict(steps), notes=_notes(document, proof))
 
 
 def accuracy_evidence(request: BuildRequest, climbed: Climb, evaluation: SampleSet) -> AccuracyEvidence:
@@ -137,9 +137,9 @@ def _beside(accuracy: AccuracyRequest) -> dict[str, str]:
     return {**on_labels, "--group-by": accuracy.group_by}
 
 
-def _notes(told: HandOver, proof: Proof) -> tuple[str, ...]:
-    notes = [*told.notes, *filter(None, [unsaid(told.request)])]
-    if told.accuracy.evaluation == SYNTHETIC:
+def _notes(document: HandOver, proof: Proof) -> tuple[str, ...]:
+    notes = [*document.notes, *filter(None, [unsaid(document.request)])]
+    if document.accuracy.evaluation == SYNTHETIC:
         notes.append("Accuracy was measured on synthetic inputs: give evaluation data like production's for a real "
                      "proof.")
     worst = proof.worst_difference

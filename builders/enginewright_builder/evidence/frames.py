@@ -24,9 +24,9 @@ def staircase(count: Count, low: int, high: int) -> tuple[int, int] | None:
     offset = stride * count(first) - first
     # The last step as well: a rule that holds for short sounds alone is none.
     last = stride * ((high + offset) // stride) - offset
-    told = {length: (length + offset) // stride for length in (low, first, second, last - 1, last, high)
-            if low <= length <= high}
-    return (stride, offset) if all(count(length) == frames for length, frames in told.items()) else None
+    predicted = {length: (length + offset) // stride for length in (low, first, second, last - 1, last, high)
+                 if low <= length <= high}
+    return (stride, offset) if all(count(length) == frames for length, frames in predicted.items()) else None
 
 
 def _rise(count: Count, start: int, high: int) -> int | None:

@@ -98,8 +98,8 @@ def _run(words: list[str], until: float) -> None:
     except subprocess.TimeoutExpired as late:
         raise RuntimeError(f"the profiler was stopped: all of it may take {SECONDS:.0f} s") from late
     if ended.returncode:
-        said = [line for line in ended.stderr.decode(errors="replace").splitlines() if line.strip()]
-        raise RuntimeError(said[-1] if said else f"the profiler ended with status {ended.returncode}")
+        lines = [line for line in ended.stderr.decode(errors="replace").splitlines() if line.strip()]
+        raise RuntimeError(lines[-1] if lines else f"the profiler ended with status {ended.returncode}")
 
 
 def _files(artifact: Artifact, source: SourceModel, folder: Path) -> dict[str, Path]:

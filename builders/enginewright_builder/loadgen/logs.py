@@ -57,18 +57,18 @@ class Run:
 
 def read_run(folder: Path, target: Target, errors: Mapping[str, int] | None = None, name: str = "") -> Run:
     """Of the logs in ``folder``. Raises ``ValueError`` where LoadGen did not finish, ``OSError`` without logs."""
-    said = details((folder / DETAIL).read_text(encoding="utf-8"))
-    if "result_validity" not in said:
+    detail = details((folder / DETAIL).read_text(encoding="utf-8"))
+    if "result_validity" not in detail:
         raise ValueError(f"LoadGen gave no verdict; {folder / DETAIL} says how far it came")
     metric, unit, _ = METRICS[target.scenario]
     failed = dict(errors or {})
-    queries = int(said["result_query_count"])
+    queries = int(detail["result_query_count"])
     return Run(folder=name or folder.name, target=target.value, seconds=target.seconds,
-               loadgen=said["result_validity"], valid=said["result_validity"] == VALID and not failed,
-               value=float(said.get(metric, 0)) * unit, queries=queries,
-               samples=queries * int(said["generated_samples_per_query"]),
-               too_short=not said.get("result_min_duration_met", True), reasons=_reasons(said, failed),
-               latencies_ms=_percentiles(said), errors=failed, version=str(said.get("loadgen_version", "")))
+               loadgen=detail["result_validity"], valid=detail["result_validity"] == VALID and not failed,
+               value=float(detail.get(metric, 0)) * unit, queries=queries,
+               samples=queries * int(detail["generated_samples_per_query"]),
+               too_short=not detail.get("result_min_duration_met", True), reasons=_reasons(detail, failed),
+               latencies_ms=_percentiles(detail), errors=failed, version=str(detail.get("loadgen_version", "")))
 
 
 def details(text: str) -> dict[str, Any]:
@@ -81,20 +81,20 @@ def details(text: str) -> dict[str, Any]:
     return found
 
 
-def _reasons(said: Mapping[str, Any], errors: Mapping[str, int]) -> tuple[str, ...]:
-    found = [text for key, text in _CHECKS.items() if not said.get(key, True)]
-    advice = [_one_line(said.get("result_invalid_reason", ""))]
-    if not said.get("early_stopping_met", True):
-        advice.append(_one_line(said.get("early_stopping_result", "")))
-    if int(said.get("num_errors", 0)):
-        found.append(f"LoadGen met {said['num_errors']} errors")
+def _reasons(detail: Mapping[str, Any], errors: Mapping[str, int]) -> tuple[str, ...]:
+    found = [text for key, text in _CHECKS.items() if not detail.get(key, True)]
+    advice = [_one_line(detail.get("result_invalid_reason", ""))]
+    if not detail.get("early_stopping_met", True):
+        advice.append(_one_line(detail.get("early_stopping_result", "")))
+    if int(detail.get("num_errors", 0)):
+        found.append(f"LoadGen met {detail['num_errors']} errors")
     failed = [f"{count} requests failed: {kind}" for kind, count in sorted(errors.items())]
     return tuple(filter(None, [*found, *advice, *failed]))
 
 
-def _percentiles(said: Mapping[str, Any]) -> dict[str, float]:
+def _percentiles(detail: Mapping[str, Any]) -> dict[str, float]:
     """Of a query, where it is of several samples."""
-    matches = [(match, value) for key, value in said.items() if (match := _PERCENTILE.fullmatch(key))]
+    matches = [(match, value) for key, value in detail.items() if (match := _PERCENTILE.fullmatch(key))]
     of_queries = [(match, value) for match, value in matches if match[2]]
     return {match[1]: value / 1e6 for match, value in of_queries or matches}
 

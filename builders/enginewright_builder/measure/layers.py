@@ -98,10 +98,10 @@ def _sum(one: float | None, other: float | None, fit: float) -> float | None:
 def advice(layers: Layers, serving: ServingChoice, *, bound: Bound = "", triton_backend: str = "python"
            ) -> dict[Layer, str]:
     """One sentence for each layer that was measured, in the order of :data:`NAMES`."""
-    said: dict[Layer, str] = {"compute": _COMPUTE[bound], "postprocess": _POSTPROCESS, "preprocess": _PREPROCESS,
-                              "input_output": _copies(triton_backend), "queue": _queue(layers, serving),
-                              "transport": _TRANSPORT}
-    return {layer: said[layer] if layers.share(layer) >= NEGLIGIBLE else _NOTHING for layer in layers.known}
+    sentences: dict[Layer, str] = {"compute": _COMPUTE[bound], "postprocess": _POSTPROCESS, "preprocess": _PREPROCESS,
+                                   "input_output": _copies(triton_backend), "queue": _queue(layers, serving),
+                                   "transport": _TRANSPORT}
+    return {layer: sentences[layer] if layers.share(layer) >= NEGLIGIBLE else _NOTHING for layer in layers.known}
 
 
 _NOTHING = "Nothing to gain here."

@@ -29,7 +29,7 @@ def next_target(first: Target, runs: Sequence[Run], *, fixed: bool = False) -> T
     """``first`` is what the first run would be in full length; None where no more is to be found out. ``fixed``: the
     rate of ``Server`` is stated, so nothing is looked for."""
     if first.scenario != SERVER:
-        return _told_better(first, runs)
+        return _better_target(first, runs)
     if fixed:
         return None if runs else first
     return _next_rate(first, runs)
@@ -44,7 +44,7 @@ def counts(first: Target, runs: Sequence[Run]) -> Run:
     return full[-1]
 
 
-def _told_better(first: Target, runs: Sequence[Run]) -> Target | None:
+def _better_target(first: Target, runs: Sequence[Run]) -> Target | None:
     if not runs:
         return first
     last = runs[-1]

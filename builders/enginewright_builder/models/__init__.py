@@ -66,8 +66,8 @@ def load_model(located: Located, interface: Interface | None = None, workspace: 
     place = steps.index(step)
     field = f"spec.interface.postprocess[{place}].detection.fromSource"
     check_detection_source(located, step, field)
-    told, decode = of_folder(located.path, step, field)
-    return Finished(source, (*steps[:place], told, *steps[place + 1:]), decode)
+    labelled, decode = of_folder(located.path, step, field)
+    return Finished(source, (*steps[:place], labelled, *steps[place + 1:]), decode)
 
 
 def _texted(located: Located, interface: Interface, texts: TensorSpec, workspace: Path | None,

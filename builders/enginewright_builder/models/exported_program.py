@@ -46,7 +46,7 @@ def load_exported_program(path: Path, interface: Interface | None, device: str =
     program._guards_code = []
     inputs = _inputs(program)
     if interface is not None and without_constants(interface).inputs:
-        inputs = _renamed(inputs, checked(interface, told=True))
+        inputs = _renamed(inputs, checked(interface, shapes_known=True))
     values = constants_of(Interface(inputs=inputs), interface)
     module = _called(program, inputs, values)
     names = _output_names(program, interface, [spec.name for spec in inputs])
@@ -189,9 +189,9 @@ def _answer(module: Any, inputs: Sequence[TensorSpec], tensors: Sequence[torch.T
     try:
         return module(*tensors)
     except Exception as error:  # of the program's own operators, and of PyTorch's checks
-        told = ", ".join(f"{spec.name} {list(tensor.shape)}" for spec, tensor in zip(inputs, tensors, strict=True))
+        given = ", ".join(f"{spec.name} {list(tensor.shape)}" for spec, tensor in zip(inputs, tensors, strict=True))
         raise known_or(error, UserError(
-            "InterfaceInvalid", f"the program fails on made-up inputs of its own shapes ({told}): {last_line(error)}",
-            field="spec.interface.inputs", value=told,
+            "InterfaceInvalid", f"the program fails on made-up inputs of its own shapes ({given}): {last_line(error)}",
+            field="spec.interface.inputs", value=given,
             remedy="write the sizes that it takes into spec.interface.inputs, as numbers or ranges, and give values in "
                    "the sizes that fit them")) from error

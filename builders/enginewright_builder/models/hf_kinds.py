@@ -138,9 +138,9 @@ def _as_stated(model: Any, stated: Sequence[TensorSpec]) -> Served:
 def unsupported(message: str, value: object, model: Any) -> UserError:
     """With what the user can do: say what the model takes, or export it."""
     needed = [name for name, one in parameters(model).items() if one.default is inspect.Parameter.empty]
-    told = f" ({', '.join(needed)}, …)" if needed else ""
+    listed = f" ({', '.join(needed)}, …)" if needed else ""
     return UserError("UnsupportedModel", message, field=_FIELD, value=value,
-                     remedy=f"list what its forward takes in spec.interface.inputs{told}, each with dtype and shape, "
+                     remedy=f"list what its forward takes in spec.interface.inputs{listed}, each with dtype and shape, "
                             "the batch in front; or export what is to be served with torch.export.save or to ONNX")
 
 

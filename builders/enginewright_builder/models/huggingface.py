@@ -300,6 +300,6 @@ def _observed(module: nn.Module, inputs: tuple[TensorSpec, ...], names: list[str
 
 
 def _unsupported(model: Any, inputs: Sequence[TensorSpec], error: Exception) -> BuilderError:
-    architecture, told = type(model).__name__, ", ".join(f"{spec.name} {shape_text(spec.shape)}" for spec in inputs)
-    return known_or(error, unsupported(f"{architecture} does not answer one call with {told}: {first_line(error)}",
+    architecture, listed = type(model).__name__, ", ".join(f"{spec.name} {shape_text(spec.shape)}" for spec in inputs)
+    return known_or(error, unsupported(f"{architecture} does not answer one call with {listed}: {first_line(error)}",
                                        architecture, model))

@@ -82,7 +82,7 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
     folder = workspace or path.parent
     folder.mkdir(parents=True, exist_ok=True)
     called, beside = called or path.name, path.parent
-    path, told = _with_outputs(path, interface, folder)
+    path, output_notes = _with_outputs(path, interface, folder)
     values: dict[str, Array] = {}
     if interface is not None and any(spec.value for spec in interface.inputs):
         values = constants_of(written_interface(onnx.load(str(path), load_external_data=False)), interface)
@@ -105,7 +105,7 @@ def load_onnx(path: Path, interface: Interface | None, workspace: Path | None = 
         batch = settled(tidy, called, found, folder, vocabulary, opened)
         notes = batch.notes
     return OnnxModel(batch.path, batch.interface, vocabulary=vocabulary, device=device,
-                     notes=(*notes, *constant_notes(values), *told), missing=takes_missing(model))
+                     notes=(*notes, *constant_notes(values), *output_notes), missing=takes_missing(model))
 
 
 def _with_outputs(path: Path, interface: Interface | None, folder: Path) -> tuple[Path, tuple[str, ...]]:

@@ -50,11 +50,11 @@ def _stands(spec: TensorSpec, found: Interface, whole: Interface) -> str:
     """Why requests cannot be joined along one size of this tensor; empty where they can. One that clients send or get
     has a batch of 1 in front and keeps it, so that its shape on the wire is the same."""
     kind = "input" if spec in found.inputs else "output"
-    told, axes = f"{kind} {spec.name!r} {shape_text(spec.shape)}", _axes(spec)
+    described, axes = f"{kind} {spec.name!r} {shape_text(spec.shape)}", _axes(spec)
     if len(axes) != 1:
-        return f"{told} has {'more than one size' if axes else 'no free size'} that is a batch"
+        return f"{described} has {'more than one size' if axes else 'no free size'} that is a batch"
     if spec.name in {one.name for one in (*sent(whole), *answered(whole))} and (axes[0] or len(spec.shape) < 2):
-        return f"{told} does not have the batch in front of its other sizes"
+        return f"{described} does not have the batch in front of its other sizes"
     return ""
 
 

@@ -43,14 +43,14 @@ class Process:
     this. Raises :class:`UserError` ``StepInvalid`` and :class:`TransientError` ``StepsUnreachable``."""
 
     def __init__(self, files: Mapping[str, Path], folder: Path, at: Path | None = None) -> None:
-        told = json.loads(files[OWN_STEPS_FILE].read_text(encoding="utf-8"))
-        self._names = {"before": ("preprocess", told["preprocess"]), "behind": ("postprocess", told["postprocess"])}
+        steps = json.loads(files[OWN_STEPS_FILE].read_text(encoding="utf-8"))
+        self._names = {"before": ("preprocess", steps["preprocess"]), "behind": ("postprocess", steps["postprocess"])}
         connection = _connected(at) if at else self._child(folder)
         connection.settimeout(_SECONDS)
         self._stream = connection.makefile("rwb")
         weakref.finalize(self, _close, connection)
         for name, path in files.items():
-            self._tell("open", {"do": "keep", "name": name}, path.read_bytes())
+            self._send("open", {"do": "keep", "name": name}, path.read_bytes())
         self._ask("open", b"")
 
     def ask(self, do: str, arrays: Tensors) -> dict[str, np.ndarray[Any, Any]]:
@@ -61,7 +61,7 @@ class Process:
             raise self._failed(do, f"its process answered what are no arrays ({type(error).__name__})") from error
 
     def _ask(self, do: str, body: bytes) -> bytes:
-        self._tell(do, {"do": do}, body)
+        self._send(do, {"do": do}, body)
         try:
             answer = receive(self._stream)
         except TimeoutError as error:
@@ -86,7 +86,7 @@ class Process:
             weakref.finalize(self, _end, _started(theirs, own), own)
         return ours
 
-    def _tell(self, do: str, head: Mapping[str, str], body: bytes) -> None:
+    def _send(self, do: str, head: Mapping[str, str], body: bytes) -> None:
         """Who has ended already has said so."""
         try:
             with contextlib.suppress(ConnectionError):

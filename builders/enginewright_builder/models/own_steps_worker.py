@@ -87,10 +87,10 @@ def main(program: str, folder: str, *path: str) -> None:
     if child := os.fork():
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        said = errors.read_text(errors="replace").strip().splitlines()
+        lines = errors.read_text(errors="replace").strip().splitlines()
         if code:
             with os.fdopen(1, "wb") as writer:
-                send(writer, {"ended": f"{code}{': ' + said[-1][:300] if said else ''}"})
+                send(writer, {"ended": f"{code}{': ' + lines[-1][:300] if lines else ''}"})
         return
     _end_with_parent()
     answers = os.fdopen(os.dup(1), "wb")
@@ -119,12 +119,12 @@ def _answer(program: str, folder: Path, answers: Writes) -> None:
                 steps, made = _loaded(program).OwnSteps(folder / FILE), b""
             else:  # before or behind
                 made = packed(getattr(steps, head["do"])(unpacked(body)))
-            told = {}
+            answer = {}
         except MemoryError:
             raise
         except BaseException as error:  # whatever the user's code raises, exits with included
-            told, made = {"error": _words(error, folder)}, b""
-        send(answers, told, made)
+            answer, made = {"error": _words(error, folder)}, b""
+        send(answers, answer, made)
 
 
 def _loaded(program: str) -> Any:
@@ -139,8 +139,8 @@ def _loaded(program: str) -> Any:
 def _words(error: BaseException, folder: Path) -> str:
     """With the last line of the user's files that it came through."""
     text, kind = " ".join(str(error).split()), type(error).__name__
-    said = text if kind == "StepError" else f"{kind}: {text}" if text else kind
-    return f"{said}{_place(error.__cause__ or error, folder)}"[:600]
+    message = text if kind == "StepError" else f"{kind}: {text}" if text else kind
+    return f"{message}{_place(error.__cause__ or error, folder)}"[:600]
 
 
 def _place(error: BaseException, folder: Path) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 
 from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
-from enginewright_builder.sources.own_names import leads_astray
+from enginewright_builder.sources.own_names import escapes_folder
 
 _FIELD = "spec.source.uri"
 _MODES = ("mean", "cls", "max", "mean_sqrt_len")
@@ -41,7 +41,7 @@ def read_sentence_modules(path: Path) -> SentenceModules | None:
         kind = str(entry.get("type", "")).rsplit(".", 1)[-1]
         if kind == "Pooling":
             step = str(entry.get("path", ""))
-            if leads_astray(step):
+            if escapes_folder(step):
                 raise _corrupt(path / "modules.json", f"the step in {step[:100]!r} is not a part of the folder")
             pooling = _pooling_mode(_read(path / step / "config.json"))
         elif kind == "Normalize":

@@ -63,7 +63,7 @@ def of_folder(folder: Path, spec: TensorSpec) -> tuple[TensorSpec, Processor]:
     """``spec`` with what the folder's own processor does, and that processor. Raises :class:`UserError`
     ``InterfaceInvalid`` for one that does something that engines do not."""
     found = opened(folder, FIELD)
-    made = dataclasses.replace(spec, **_told(found, spec))
+    made = dataclasses.replace(spec, **_settings(found, spec))
     check(made)
     run = functools.partial(_by_processor, found, made)
     _try(made, run)
@@ -84,7 +84,7 @@ def opened(folder: Path, field: str) -> Any:
             "write yourself what it would say, without fromSource")) from error
 
 
-def _told(found: Any, spec: TensorSpec) -> dict[str, Any]:
+def _settings(found: Any, spec: TensorSpec) -> dict[str, Any]:
     """Resize, crop and normalisation as the loaded processor has them: what its file leaves out is in its class."""
     def has(step: str) -> bool:
         return bool(getattr(found, step, False))

@@ -129,12 +129,12 @@ class Worker:
     def convert(self, target: Path) -> dict[str, dict[str, str]]:
         """Writes ONNX. Its inputs and outputs by what the signature calls each. Raises :class:`UserError`
         ``ExportFailed``."""
-        told = self._ask("convert", target=str(target), opset=OPSET)
-        if "error" in told:
-            raise UserError("ExportFailed", f"tf2onnx cannot convert {self.path.name} to ONNX: {told['error']}",
+        answer = self._ask("convert", target=str(target), opset=OPSET)
+        if "error" in answer:
+            raise UserError("ExportFailed", f"tf2onnx cannot convert {self.path.name} to ONNX: {answer['error']}",
                             field=_FIELD, value=self.path,
                             remedy="leave the operators that it names out of the forward pass, or give ONNX")
-        return {side: told[side] for side in ("inputs", "outputs")}
+        return {side: answer[side] for side in ("inputs", "outputs")}
 
     def ask(self, inputs: Tensors) -> dict[str, Array]:
         """TensorFlow's own answers to one call. A number without a dimension comes and goes as a list of one. Raises
@@ -144,10 +144,10 @@ class Worker:
         np.savez(sent, **{f"array_{index}": inputs[spec["name"]].reshape(()) if spec["shape"] == [] else
                           inputs[spec["name"]] for index, spec in enumerate(self.inputs)})
         try:
-            told = self._ask("run", inputs=str(sent), outputs=str(answered))
-            if "error" in told:
+            answer = self._ask("run", inputs=str(sent), outputs=str(answered))
+            if "error" in answer:
                 raise UserError("UnsupportedModel", f"TensorFlow fails on inputs of {self.path.name}'s own shapes: "
-                                f"{told['error']}", field=_FIELD, value=self.path,
+                                f"{answer['error']}", field=_FIELD, value=self.path,
                                 remedy="write the sizes that it takes into spec.interface.inputs")
             with np.load(answered, allow_pickle=False) as file:
                 return {spec["name"]: np.atleast_1d(file[f"array_{index}"]) for index, spec in enumerate(self.outputs)}
@@ -165,8 +165,8 @@ class Worker:
             line = self._process.stdout.readline()
         if not line:
             raise self._ended(do)
-        told: dict[str, Any] = json.loads(line)
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
     def _ended(self, do: str) -> Exception:
         code = self._process.wait()
@@ -231,9 +231,9 @@ def _convert(worker: Worker, graph: Path, kind: str) -> None:
                         field=_FIELD, value=", ".join(unused), remedy="export it without that input")
     both = {spec["name"] for spec in worker.inputs} & {spec["name"] for spec in worker.outputs}
     if both:
-        told = ", ".join(sorted(both))
-        raise UserError("InterfaceInvalid", f"the {_WORDS[kind]} calls both an input and an output {told}",
-                        field=_FIELD, value=told, remedy="export it with names of their own")
+        shared = ", ".join(sorted(both))
+        raise UserError("InterfaceInvalid", f"the {_WORDS[kind]} calls both an input and an output {shared}",
+                        field=_FIELD, value=shared, remedy="export it with names of their own")
     model = onnx.load(str(graph))
     _check_operators(model, worker.path)
     rename_values(model.graph, names)

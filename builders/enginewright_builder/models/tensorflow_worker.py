@@ -32,13 +32,13 @@ def main(packages: str) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            told = getattr(model, f"do_{asked.pop('do')}")(**asked)
+            answer = getattr(model, f"do_{asked.pop('do')}")(**asked)
         except MemoryError:
             raise
         except Exception as error:  # of TensorFlow, Keras, tf2onnx and what they call
             text = " ".join(str(error).split()) or type(error).__name__
-            told = {"error": f"{type(error).__name__}: {text}"[:600]}
-        answers.write(json.dumps(told) + "\n")
+            answer = {"error": f"{type(error).__name__}: {text}"[:600]}
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
 
@@ -63,8 +63,8 @@ class Model:
         # In an order that does not depend on how TensorFlow keeps them.
         self._inputs = dict(sorted(call.structured_input_signature[1].items()))
         self._outputs = dict(sorted(call.structured_outputs.items()))
-        return {"inputs": [_told(name, spec) for name, spec in self._inputs.items()],
-                "outputs": [_told(name, spec) for name, spec in self._outputs.items()], "version": tf.__version__}
+        return {"inputs": [_described(name, spec) for name, spec in self._inputs.items()],
+                "outputs": [_described(name, spec) for name, spec in self._outputs.items()], "version": tf.__version__}
 
     def do_convert(self, target: str, opset: int) -> dict[str, Any]:
         """ONNX with the signature's names, an input for each of the signature's that it needs."""
@@ -125,12 +125,12 @@ def _teach() -> None:
     def write(ctx: Any, node: Any, **kwargs: Any) -> None:
         del kwargs
         name, found = node.output[0], node.input[0]
-        told = {"shapes": [ctx.get_shape(name)], "dtypes": [ctx.get_dtype(name)]}
+        types = {"shapes": [ctx.get_shape(name)], "dtypes": [ctx.get_dtype(name)]}
         number = utils.map_onnx_to_numpy_type(ctx.get_dtype(name))
         one = ctx.make_const(utils.make_name("one"), np.array(1, number)).output[0]
         ctx.remove_node(node.name)
-        last, inputs = _WRITTEN[node.type](found, one, lambda kind, *of: ctx.make_node(kind, of, **told).output[0])
-        ctx.make_node(last, inputs, outputs=[name], **told)
+        last, inputs = _WRITTEN[node.type](found, one, lambda kind, *of: ctx.make_node(kind, of, **types).output[0])
+        ctx.make_node(last, inputs, outputs=[name], **types)
 
     tf_op.register_handler(write, 9, list(_WRITTEN), "", {})
     # In the place of tf2onnx's own, which know fewer shapes and readers.
@@ -157,18 +157,18 @@ def _write_part(ctx: Any, node: Any, **kwargs: Any) -> None:
     rows = np.arange(shape[-1])[:, None]
     waves = np.where(rows < points, np.exp(-2j * np.pi / points * rows * np.arange(points // 2 + 1)), 0)
     name, number = node.output[0], utils.map_onnx_to_numpy_type(ctx.get_dtype(signal))
-    told = {"shapes": [ctx.get_shape(name)], "dtypes": [ctx.get_dtype(name)]}
+    types = {"shapes": [ctx.get_shape(name)], "dtypes": [ctx.get_dtype(name)]}
     ctx.remove_node(node.name)
 
     def part(values: Any, **last: Any) -> str:
         wave = ctx.make_const(utils.make_name("waves"), values.astype(number)).output[0]
-        return str(ctx.make_node("MatMul", [signal, wave], **told, **last).output[0])
+        return str(ctx.make_node("MatMul", [signal, wave], **types, **last).output[0])
 
     if node.type != "ComplexAbs":
         part(waves.real if node.type == "Real" else waves.imag, outputs=[name])
         return
-    squares = [ctx.make_node("Mul", [one, one], **told).output[0] for one in map(part, (waves.real, waves.imag))]
-    ctx.make_node("Sqrt", [ctx.make_node("Add", squares, **told).output[0]], outputs=[name], **told)
+    squares = [ctx.make_node("Mul", [one, one], **types).output[0] for one in map(part, (waves.real, waves.imag))]
+    ctx.make_node("Sqrt", [ctx.make_node("Add", squares, **types).output[0]], outputs=[name], **types)
 
 
 def _keep_constants(graph: Any, function: Any) -> None:
@@ -182,7 +182,7 @@ def _keep_constants(graph: Any, function: Any) -> None:
         graph.input.remove(value)
 
 
-def _told(name: str, spec: Any) -> dict[str, Any]:
+def _described(name: str, spec: Any) -> dict[str, Any]:
     """``shape`` is null where not even the number of dimensions is known; a free size is."""
     shape = None if spec.shape.rank is None else list(spec.shape)
     return {"name": name, "dtype": spec.dtype.name, "shape": shape}

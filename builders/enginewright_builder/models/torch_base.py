@@ -181,11 +181,11 @@ def _one_size(interface: Interface | None) -> str:
 
 
 def _cannot_answer(error: Exception, inputs: Tensors) -> BuilderError:
-    told = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
+    given = ", ".join(f"{name} {list(array.shape)}" for name, array in inputs.items())
     return known_or(error, UserError(
-        "UnsupportedModel", f"the model fails on {told}: {last_line(error)}", field="spec.interface.inputs", value=told,
-        remedy="give evaluation data that it takes, or write the sizes that it takes into spec.interface.inputs, as "
-               "numbers or ranges"))
+        "UnsupportedModel", f"the model fails on {given}: {last_line(error)}", field="spec.interface.inputs",
+        value=given, remedy="give evaluation data that it takes, or write the sizes that it takes into "
+                            "spec.interface.inputs, as numbers or ranges"))
 
 
 class NoBatchError(UserError):

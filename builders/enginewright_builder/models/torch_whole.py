@@ -57,9 +57,9 @@ def through_onnx(path: Path, what: str, inputs: Sequence[TensorSpec], outputs: S
             raise UserError("ExportMismatch", f"the export answers otherwise than {path.name}: {name!r} differs",
                             field="spec.source", value=name,
                             remedy="look for randomness in the forward pass, or give an ONNX file")
-    told = Interface(inputs=tuple(
+    interface = Interface(inputs=tuple(
         replace(spec, value=tuple(map(float, values[spec.name].ravel()))) if spec.name in values else spec
         for spec in inputs))
-    model = load_onnx(graph, told if stated else None, folder, device, called=path.name)
+    model = load_onnx(graph, interface if stated else None, folder, device, called=path.name)
     model.name = f"{what} as exported, on ONNX Runtime"
     return model

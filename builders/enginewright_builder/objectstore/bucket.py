@@ -61,7 +61,7 @@ class Bucket:
         """None where it is not there; of one that has more than ``most`` bytes the first ``most`` and one."""
         import obstore
 
-        with self._told():
+        with self._builders_errors():
             try:
                 found = obstore.get(self._store, self._key(key))
                 if found.meta["size"] > most:
@@ -75,7 +75,7 @@ class Bucket:
     def look(self, key: str) -> Entry | None:
         import obstore
 
-        with self._told():
+        with self._builders_errors():
             try:
                 return self._entry(obstore.head(self._store, self._key(key)))
             except FileNotFoundError:
@@ -84,13 +84,13 @@ class Bucket:
     def write(self, key: str, data: bytes) -> None:
         import obstore
 
-        with self._told():
+        with self._builders_errors():
             obstore.put(self._store, self._key(key), data)
 
     def upload(self, key: str, path: Path) -> None:
         import obstore
 
-        with self._told():
+        with self._builders_errors():
             obstore.put(self._store, self._key(key), path, chunk_size=PART_BYTES, max_concurrency=4)
 
     def create(self, key: str, data: bytes) -> bool:
@@ -105,7 +105,7 @@ class Bucket:
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        with self._told():
+        with self._builders_errors():
             try:
                 obstore.put(self._store, self._key(key), data, mode=mode, use_multipart=False)
             except (AlreadyExistsError, PreconditionError):
@@ -115,13 +115,13 @@ class Bucket:
     def remove(self, key: str) -> None:
         import obstore
 
-        with self._told(), contextlib.suppress(FileNotFoundError):
+        with self._builders_errors(), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, self._key(key))
 
     def entries(self, below: str = "") -> Iterator[Entry]:
         import obstore
 
-        with self._told():
+        with self._builders_errors():
             for chunk in obstore.list(self._store, prefix=self._key(below) or None):
                 yield from map(self._entry, chunk)
 
@@ -135,7 +135,7 @@ class Bucket:
         if found is None or found.size != size:
             return None
         digest = hashlib.sha256()
-        with self._told(), target.open("wb") as file:
+        with self._builders_errors(), target.open("wb") as file:
             for start in range(0, size, PART_BYTES):
                 try:
                     part = obstore.get_range(self._store, self._key(key), start=start,
@@ -157,7 +157,7 @@ class Bucket:
                      version={name: str(meta[name]) for name in ("e_tag", "version") if meta.get(name)})
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _builders_errors(self) -> Iterator[None]:
         from obstore.exceptions import BaseError
 
         try:
@@ -171,18 +171,18 @@ class Bucket:
         except (BaseError, ValueError) as error:
             raise self._refused(error) from error
 
-    def _missing(self, said: str) -> UserError:
-        return UserError("StoreMissing", f"the engine store {self.uri} is not there: {said}", field=_FIELD,
+    def _missing(self, why: str) -> UserError:
+        return UserError("StoreMissing", f"the engine store {self.uri} is not there: {why}", field=_FIELD,
                          value=self.uri, remedy="create the bucket, or correct spec.store.uri")
 
     def _refused(self, error: Exception) -> BuilderError:
-        kind, said = answer(error)
+        kind, why = answer(error)
         if kind == "missing":
-            return self._missing(said)
+            return self._missing(why)
         if kind == "denied":
-            return UserError("StoreAccessDenied", f"the engine store {self.uri} may not be used: {said}", field=_FIELD,
+            return UserError("StoreAccessDenied", f"the engine store {self.uri} may not be used: {why}", field=_FIELD,
                              value=self.uri, remedy=_REMEDY)
-        return TransientError("StoreUnreachable", f"the engine store {self.uri}: {said}", field=_FIELD, value=self.uri,
+        return TransientError("StoreUnreachable", f"the engine store {self.uri}: {why}", field=_FIELD, value=self.uri,
                               remedy="check that the object store can be reached from the cluster, and its address and "
                                      f"region in the Secret of {_CREDENTIALS}")
 

@@ -60,9 +60,9 @@ def _client(scheme: str, bucket: str) -> Any:
 
 def answer(error: Exception) -> tuple[Literal["denied", "missing", "unreachable"], str]:
     """What a store's answer means, and what it said."""
-    said = str(error)
-    status, code = (match[1] if match else "" for match in (_STATUS.search(said), _CODE.search(said)))
-    if any(service in said for service in _IDENTITY_SERVICES):
+    text = str(error)
+    status, code = (match[1] if match else "" for match in (_STATUS.search(text), _CODE.search(text)))
+    if any(service in text for service in _IDENTITY_SERVICES):
         return "denied", "no credentials are given, and the pod has no identity that has any"
     if type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError") or status in ("401", "403"):
         return "denied", code or f"HTTP {status}"

@@ -25,7 +25,7 @@ AT_ONCE: Final = 2
 # One executes and the next one is there, of each instance of the model.
 ON_THE_WAY: Final = 2
 # Takes the fraction done, 0 to 1, and words.
-Tell = Callable[[float, str], None]
+Report = Callable[[float, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,12 @@ class Asked:
     chunk_rows: int = 0
 
 
-def run_shard(asked: Asked, tell: Tell) -> ShardSummary:
+def run_shard(asked: Asked, report: Report) -> ShardSummary:
     """Raises :class:`BuilderError` and :class:`OSError`; what was answered by then stays."""
-    return asyncio.run(_run(asked, tell))
+    return asyncio.run(_run(asked, report))
 
 
-async def _run(asked: Asked, tell: Tell) -> ShardSummary:
+async def _run(asked: Asked, report: Report) -> ShardSummary:
     began = time.monotonic()
     if not 0 <= asked.shard < asked.shards:
         raise UserError("BatchShardInvalid", f"there is no shard {asked.shard} of {asked.shards}", field="--shard",
@@ -59,7 +59,7 @@ async def _run(asked: Asked, tell: Tell) -> ShardSummary:
     missing = answers.missing(asked.shard)
     if missing:
         with open_rows(asked.input, answers.run.rows) as rows:
-            await _answer(asked, answers, missing, rows, tell)
+            await _answer(asked, answers, missing, rows, report)
     if not answers.manifest_path(asked.shard).exists():
         answers.finish(asked.shard)
     mine = shard_range(answers.run.rows, asked.shards, asked.shard)
@@ -89,31 +89,31 @@ def _chunk_rows(rows: Rows) -> int:
     return max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, rows.row_bytes)))
 
 
-async def _answer(asked: Asked, answers: Answers, missing: list[range], rows: Rows, tell: Tell) -> None:
+async def _answer(asked: Asked, answers: Answers, missing: list[range], rows: Rows, report: Report) -> None:
     """A server that does not answer is another try's, as it may be that of a node that goes."""
     try:
-        await _through(asked, answers, missing, rows, tell)
+        await _through(asked, answers, missing, rows, report)
     except UserError as error:
         if error.reason != "ServerDidNotStart":
             raise
         raise TransientError("BatchRequestFailed", error.message, remedy="read the log of the server") from error
 
 
-async def _through(asked: Asked, answers: Answers, missing: list[range], rows: Rows, tell: Tell) -> None:
+async def _through(asked: Asked, answers: Answers, missing: list[range], rows: Rows, report: Report) -> None:
     address = Address(http=asked.http, grpc=asked.grpc, metrics="")
     async with Server(address, ready_seconds=asked.ready_seconds) as server:
         about = await served(server, asked.model)
         on_the_way = ON_THE_WAY * about.instances
         async with Channels(server.grpc_url, count=min(4, on_the_way)) as channels:
-            work = _Work(answers, rows, Asker(server, channels, about, on_the_way), asked.shard, tell)
+            work = _Work(answers, rows, Asker(server, channels, about, on_the_way), asked.shard, report)
             await work.through(missing)
 
 
 class _Work:
     """Chunks from rows to files."""
 
-    def __init__(self, answers: Answers, rows: Rows, asker: Asker, shard: int, tell: Tell) -> None:
-        self._answers, self._rows, self._asker, self._tell = answers, rows, asker, tell
+    def __init__(self, answers: Answers, rows: Rows, asker: Asker, shard: int, report: Report) -> None:
+        self._answers, self._rows, self._asker, self._report = answers, rows, asker, report
         self._total = len(shard_range(answers.run.rows, answers.run.shards, shard))
         self._done = self._total
         self._reading = asyncio.Lock()
@@ -139,4 +139,4 @@ class _Work:
             answers = await self._asker.answers(asked)
             await asyncio.to_thread(self._answers.write, chunk, answers)
             self._done += len(chunk)
-            self._tell(self._done / self._total, f"{self._done} of {self._total} rows")
+            self._report(self._done / self._total, f"{self._done} of {self._total} rows")

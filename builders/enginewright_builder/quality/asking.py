@@ -21,7 +21,7 @@ from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.gate import Record, score
 from enginewright_builder.generate.kept_prompts import KeptPrompts
 from enginewright_builder.generate.teacher import follow
-from enginewright_builder.quality.page import Told
+from enginewright_builder.quality.page import Snapshot
 
 # Requests that the replica has answered. What failed or was left says nothing of how many more it can take.
 _ANSWERED: Final = re.compile(
@@ -114,8 +114,8 @@ class Asking:
         """Why there is no turn."""
         self._problem = problem
 
-    def told(self) -> Told:
+    def snapshot(self) -> Snapshot:
         age = 0.0 if self._newest is None else self._clock() - self._newest
-        return Told(report=QualityReport(metric=AGREEMENT, tolerance=self._kept.allowed, samples=len(self._scores),
-                                         total=sum(self._scores), requests=self._asked, age_seconds=round(age, 1),
-                                         problem=self._problem), skipped=self._failed)
+        return Snapshot(report=QualityReport(metric=AGREEMENT, tolerance=self._kept.allowed, samples=len(self._scores),
+                                             total=sum(self._scores), requests=self._asked, age_seconds=round(age, 1),
+                                             problem=self._problem), skipped=self._failed)

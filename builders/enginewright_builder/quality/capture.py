@@ -107,10 +107,10 @@ class Capturing:
     def _fail(self, error: Exception) -> None:
         """Messages of errors may quote values, so that only their class is logged, and an ``OSError``'s own words."""
         words = f": {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-        said = f"{type(error).__name__}{words}"
-        if said != self.failed:
-            log.warning("requests cannot be captured: %s", said)
-        self.failed = said
+        problem = f"{type(error).__name__}{words}"
+        if problem != self.failed:
+            log.warning("requests cannot be captured: %s", problem)
+        self.failed = problem
 
 
 def write_samples(folder: Path, rows: Sequence[Row]) -> str:

@@ -108,13 +108,13 @@ class Mirror:
         """By the name under which this candidate computes each answer, which its first answer tells."""
         head, body = _request(to_wire(inputs, batched=self._batched))
         for name in (self._name,) if self._name else self._names:
-            status, said, json_bytes = self._post(address, name, head, body)
+            status, answered, json_bytes = self._post(address, name, head, body)
             if status != client.NOT_FOUND:
                 break
         if status != client.OK:
             raise NoAnswerError
         self._name = name
-        return from_wire(_answer(said, json_bytes), self._outputs, batched=self._batched)
+        return from_wire(_answer(answered, json_bytes), self._outputs, batched=self._batched)
 
     def _post(self, address: str, model: str, head: bytes, body: bytes) -> tuple[int, bytes, str | None]:
         """Status, body, and how much of it is JSON. Raises :class:`NoAnswerError`."""

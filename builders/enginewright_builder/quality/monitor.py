@@ -22,7 +22,7 @@ from enginewright_builder.logs import log_to_stderr
 from enginewright_builder.quality.capture import CaptureRules, Capturing
 from enginewright_builder.quality.cluster_name import RESOLV_CONF, absolute_name
 from enginewright_builder.quality.mirror import Mirror
-from enginewright_builder.quality.page import Told, idle, served
+from enginewright_builder.quality.page import Snapshot, idle, served
 from enginewright_builder.quality.reference import About, Reference, read_about
 from enginewright_builder.quality.tap import Tap, TapClosedError
 from enginewright_builder.quality.trace import Expected, Traced
@@ -87,25 +87,25 @@ class Monitor:
                 log.warning("a sampled request cannot be scored: %s", name)
             self._failing = name
 
-    def told(self) -> Told:
+    def snapshot(self) -> Snapshot:
         about, scores, mirror = self._about, tuple(self._window.scores), self._mirror
         unscored = "" if self._reference else about.problem
         newest = self._capturing.newest if self._capturing else None
         failing = f"sampled requests cannot be scored: {self._failing}" if self._failing else ""
         age = 0.0 if self._newest is None else self._clock() - self._newest
-        return Told(report=QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
-                                         total=math.fsum(scores), requests=self._requests, age_seconds=round(age, 1),
-                                         problem=self._closed or unscored or failing,
-                                         mirrored=mirror.mirrored if mirror else 0,
-                                         agreed=mirror.agreed if mirror else 0.0,
-                                         targets=tuple(sorted(mirror.targets)) if mirror else (),
-                                         captured=newest.samples if newest else 0,
-                                         captured_since=newest.since if newest else 0.0,
-                                         captured_until=newest.until if newest else 0.0,
-                                         capture_digest=newest.digest if newest else "",
-                                         capture_problem=self._capturing.failed if self._capturing
-                                         else self._uncaptured),
-                    skipped=self._tap.skipped + self._failed)
+        report = QualityReport(metric=about.metric, tolerance=about.tolerance, samples=len(scores),
+                               total=math.fsum(scores), requests=self._requests, age_seconds=round(age, 1),
+                               problem=self._closed or unscored or failing,
+                               mirrored=mirror.mirrored if mirror else 0,
+                               agreed=mirror.agreed if mirror else 0.0,
+                               targets=tuple(sorted(mirror.targets)) if mirror else (),
+                               captured=newest.samples if newest else 0,
+                               captured_since=newest.since if newest else 0.0,
+                               captured_until=newest.until if newest else 0.0,
+                               capture_digest=newest.digest if newest else "",
+                               capture_problem=self._capturing.failed if self._capturing
+                               else self._uncaptured)
+        return Snapshot(report=report, skipped=self._tap.skipped + self._failed)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,14 +124,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problem = f"the source model does not run here: {_explained(error)}"
         return idle(about.metric, about.tolerance, problem, options.port)
     monitor = _monitor(options, about, reference)
-    latest = monitor.told()
+    latest = monitor.snapshot()
     log.info("looks at %s's live requests, at most %d a minute: %s", options.model, options.per_minute,
              about.problem or f"answers are scored by {about.metric}")
     with served(lambda: latest, options.port):
         while True:
             began = time.monotonic()
             monitor.look()
-            latest = monitor.told()
+            latest = monitor.snapshot()
             time.sleep(max(0.0, PERIOD - (time.monotonic() - began)))
 
 

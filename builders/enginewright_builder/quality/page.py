@@ -17,30 +17,30 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class Snapshot:
     """The newest report, and how many traces could not be read or scored."""
 
     report: QualityReport
     skipped: int = 0
 
 
-def metrics(told: Told) -> str:
+def metrics(snapshot: Snapshot) -> str:
     """In Prometheus's text format. Names are API: ``docs/reference/metrics.md``."""
-    report = told.report
+    report = snapshot.report
     mean = report.total / report.samples if report.samples else float("nan")
     figures = (
         ("enginewright_quality_replica_agreement", "gauge", "Mean score of the window, 0 to 1.", mean),
         ("enginewright_quality_replica_samples", "gauge", "Requests in the window.", report.samples),
         ("enginewright_quality_replica_requests_total", "counter", "Requests that were sampled.", report.requests),
         ("enginewright_quality_replica_skipped_total", "counter", "Traces that could not be read or scored.",
-         told.skipped),
+         snapshot.skipped),
     )
     return "".join(f"# HELP {name} {text}\n# TYPE {name} {kind}\n{name} {value}\n"
                    for name, kind, text, value in figures)
 
 
 @contextmanager
-def served(told: Callable[[], Told], port: int) -> Iterator[int]:
+def served(snapshot: Callable[[], Snapshot], port: int) -> Iterator[int]:
     """Answers in a thread of its own for the length of the block; gives the port, which 0 leaves to the system."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -48,9 +48,9 @@ def served(told: Callable[[], Told], port: int) -> Iterator[int]:
 
         def do_GET(self) -> None:
             if self.path == "/quality":
-                kind, body = "application/json", told().report.to_json().encode()
+                kind, body = "application/json", snapshot().report.to_json().encode()
             elif self.path == "/metrics":
-                kind, body = "text/plain; version=0.0.4", metrics(told()).encode()
+                kind, body = "text/plain; version=0.0.4", metrics(snapshot()).encode()
             else:
                 self.send_error(404)
                 return
@@ -77,8 +77,8 @@ def served(told: Callable[[], Told], port: int) -> Iterator[int]:
 def idle(metric: str, tolerance: float, problem: str, port: int) -> int:
     """Says what is wrong for as long as the pod lives: nothing but another engine or more memory helps."""
     log.warning("nothing is measured: %s", problem)
-    told = Told(report=QualityReport(metric=metric, tolerance=tolerance, problem=problem))
-    with served(lambda: told, port):
+    snapshot = Snapshot(report=QualityReport(metric=metric, tolerance=tolerance, problem=problem))
+    with served(lambda: snapshot, port):
         threading.Event().wait()
     return 0
 

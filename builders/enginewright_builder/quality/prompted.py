@@ -47,7 +47,7 @@ async def _watch(options: argparse.Namespace, kept: KeptPrompts) -> None:
                       limit_seconds=ANSWER_SECONDS) as client:
         asking = Asking(kept, client.choose, Allowance(options.share, options.per_minute), window=options.window,
                         draw=secrets.randbelow, word=lambda: secrets.token_hex(8), clock=time.monotonic)
-        latest = asking.told()
+        latest = asking.snapshot()
         log.info("asks %s some of %d prompts of its build, %d requests a minute at most", options.model,
                  len(kept.prompts), options.per_minute)
         with served(lambda: latest, options.port):
@@ -57,7 +57,7 @@ async def _watch(options: argparse.Namespace, kept: KeptPrompts) -> None:
                     await asking.turn(await client.metrics(), PERIOD)
                 except BuilderError as error:
                     asking.trouble(f"the server's metrics cannot be read: {error.reason}")
-                latest = asking.told()
+                latest = asking.snapshot()
                 await asyncio.sleep(max(0.0, PERIOD - (time.monotonic() - began)))
 
 

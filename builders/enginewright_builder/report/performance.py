@@ -107,9 +107,9 @@ def assess(swept: SweepResult, figures: Sequence[Measured], shipped: Collection[
     attained = mine.attained if mine else None
     kept = swept.objective_met or swept.requests_to_show > 0
     sustained = round(best.throughput, 3) if kept else None
-    said = advice(best.layers, best.serving, bound=bound, triton_backend=triton_backend)
+    sentences = advice(best.layers, best.serving, bound=bound, triton_backend=triton_backend)
     return Performance(
-        advice={str(layer): text for layer, text in said.items()},
+        advice={str(layer): text for layer, text in sentences.items()},
         next_step=next_step(best.layers, attained=attained, bound=bound), before=before,
         arithmetic=_arithmetic(*counted) if counted else None, roofs=roofs, precisions=precision_gains(figures),
         bound=bound, attained=attained, throughput_at_objective=sustained,

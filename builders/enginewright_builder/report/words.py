@@ -205,11 +205,11 @@ def device_memory_sentence(memory: MemoryFigures) -> str:
     """Of its GPUs and of the pool of pinned memory. Empty without a GPU."""
     figures = [(memory.device_empty_bytes, "without a model"), (memory.device_loaded_bytes, "with it loaded and warm"),
                (memory.device_peak_bytes, "at the most under load")]
-    told = [f"{size(value)} {what}" for value, what in figures if value is not None]
+    parts = [f"{size(value)} {what}" for value, what in figures if value is not None]
     if memory.pinned_bytes is not None:
         pool = f" of {size(memory.pinned_pool_bytes)}" if memory.pinned_pool_bytes else ""
-        told.append(f"{size(memory.pinned_bytes)}{pool} of the pool of pinned host memory")
-    return f"{', '.join(told)}." if told else ""
+        parts.append(f"{size(memory.pinned_bytes)}{pool} of the pool of pinned host memory")
+    return f"{', '.join(parts)}." if parts else ""
 
 
 def is_offered(report: BuildReport) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from enginewright_builder.errors import UserError
-from enginewright_builder.sources.own_names import leads_astray
+from enginewright_builder.sources.own_names import escapes_folder
 
 _REMEDY = ("put all files of the model into one folder and name that; a file that is not on a volume is "
            "fetched alone")
@@ -72,9 +72,9 @@ def tensors(message: Any) -> Iterator[Any]:
 def external_file(graph: Path, location: str, field: str = "spec.source.uri") -> ExternalFile:
     """Raises as :func:`external_files`."""
     folder = graph.parent.resolve()
-    astray = leads_astray(location)
-    path = folder if astray else (folder / location).resolve()
-    if astray or not path.is_relative_to(folder):
+    escapes = escapes_folder(location)
+    path = folder if escapes else (folder / location).resolve()
+    if escapes or not path.is_relative_to(folder):
         raise UserError("SourceCorrupt", f"{graph.name} takes weights from {location[:200]!r}, outside its folder "
                         "or in what is not a part of it", field=field, value=graph, remedy=_REMEDY)
     if not path.is_file():

@@ -13,7 +13,7 @@ from enginewright_builder.foreign_json import parsed
 from enginewright_builder.sources.exported_program import check_exported_program
 from enginewright_builder.sources.integrity import check_onnx, check_safetensors
 from enginewright_builder.sources.keras_file import check_keras, is_keras
-from enginewright_builder.sources.own_names import leads_astray
+from enginewright_builder.sources.own_names import escapes_folder
 from enginewright_builder.sources.saved_model import GRAPH, check_saved_model
 from enginewright_builder.sources.tensorflow_packages import KERAS, SAVED_MODEL
 from enginewright_builder.sources.torch_archive import without_folder
@@ -262,7 +262,7 @@ def check_weight_index(path: Path) -> None:
         raise _unreadable(index, "weight_map is not a table of files")
     shards = set(weights.values())
     # What is checked is what lies in the folder itself: a name that leads elsewhere would be opened unchecked.
-    if strange := sorted(name for name in shards if leads_astray(name) or "/" in name
+    if strange := sorted(name for name in shards if escapes_folder(name) or "/" in name
                          or not name.endswith(".safetensors")):
         raise _unreadable(index, f"{strange[0][:100]!r} is no safetensors file of the folder")
     if missing := sorted(name for name in shards if not (path / name).is_file()):

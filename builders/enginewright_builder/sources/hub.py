@@ -66,7 +66,7 @@ class HubFetcher:
         place = _place(uri, context)
         tidy_environment()
         check_address("HF_ENDPOINT")
-        with _told(uri, context), _online():
+        with _users_errors(uri, context), _online():
             from huggingface_hub import HfApi  # only where it is used
             from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -177,7 +177,7 @@ def _online() -> Iterator[None]:
 
 
 @contextmanager
-def _told(uri: str, context: FetchContext) -> Iterator[None]:
+def _users_errors(uri: str, context: FetchContext) -> Iterator[None]:
     """What the hub answers, as the builder's errors."""
     from huggingface_hub import errors
 

@@ -106,14 +106,14 @@ def _check(path: Path, part: dict[str, Any]) -> None:
         raise _corrupt(path, f"{CONFIG} has a class without a name")
     if name in _PLACES:
         return
-    told = f"{module or ''}.{name}".strip(".")[:100]
+    layer = f"{module or ''}.{name}".strip(".")[:100]
     if name in _CODE:
-        raise _refuse("PickleRefused", f"{path.name} has code in it: {told}, which would run when it is opened", told)
+        raise _refuse("PickleRefused", f"{path.name} has code in it: {layer}, which would run when it is opened", layer)
     known = _CLASSES.get(module, frozenset()) if isinstance(module, str) else frozenset()
     plain = bool(_NAME.fullmatch(name)) and registered in (None, name)
     if not plain or (known is not None and name not in known):
-        raise _refuse("UnsupportedModel", f"{path.name} needs {told}, which is not one of Keras's layers that compute "
-                      "with numbers alone; classes of one's own, tables of words and files are never opened", told)
+        raise _refuse("UnsupportedModel", f"{path.name} needs {layer}, which is not one of Keras's layers that compute "
+                      "with numbers alone; classes of one's own, tables of words and files are never opened", layer)
 
 
 def _refuse(reason: str, message: str, value: object) -> UserError:

@@ -91,14 +91,14 @@ class Layers:
 
     def add_file(self, name: str, blob: Path) -> None:
         """A layer that is a file."""
-        self._tell(name)
+        self._progress(name)
         if is_at(name, self._wanted):
             self._entries[name] = self._take(blob)
 
     def add_archive(self, blob: Path, *, changes: bool) -> None:
         """A layer that is an archive; with ``changes`` to those below it, as an image's are."""
         layer = _Changes()
-        with self._told(), _opened(blob, self._context.size_limit, self._limited) as archive:
+        with self._users_errors(), _opened(blob, self._context.size_limit, self._limited) as archive:
             for member in _members(archive):
                 self._add(member, archive, layer, changes)
         hidden = layer.hide()
@@ -108,7 +108,7 @@ class Layers:
 
     def lay_out(self, root: Path) -> None:
         """Gives everything its name below ``root``. Links are what they lead to."""
-        with self._told():
+        with self._users_errors():
             check_names(self._entries)
             found = {name: self._followed(name) for name in self._entries}
         for name, file in found.items():
@@ -126,7 +126,7 @@ class Layers:
             else:
                 layer.gone.add(posixpath.join(folder, last.removeprefix(_WHITEOUT)))
             return
-        self._tell(name)
+        self._progress(name)
         # A link on the way to the file would have to be followed: it is reported where nothing else is found.
         if not name or not (is_at(name, self._wanted) or (member.issym() and is_at(self._wanted, name))):
             return
@@ -207,7 +207,7 @@ class Layers:
         if isinstance(entry, Path):
             entry.unlink()
 
-    def _tell(self, name: str) -> None:
+    def _progress(self, name: str) -> None:
         if len(self.tops) < 1000:
             self.tops.add(name.partition("/")[0].encode(errors="replace").decode())
 
@@ -219,7 +219,7 @@ class Layers:
                          remedy="name a smaller one")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _users_errors(self) -> Iterator[None]:
         try:
             yield
         # RecursionError: extended headers for extended headers.

@@ -42,7 +42,7 @@ class ObjectStoreFetcher:
     schemes = ("s3", "gs")
 
     def fetch(self, uri: str, context: FetchContext) -> Path:
-        with _told(uri, context):
+        with _users_errors(uri, context):
             parts = urlsplit(uri)
             bucket, key = parts.netloc, unquote(parts.path).strip("/")
             if not bucket or parts.query or parts.fragment:
@@ -159,7 +159,7 @@ def _save(store: Any, entry: _Object, target: Path, read: Callable[[int], None])
 
 
 @contextmanager
-def _told(uri: str, context: FetchContext) -> Iterator[None]:
+def _users_errors(uri: str, context: FetchContext) -> Iterator[None]:
     """What the store answers, as the builder's errors."""
     from obstore.exceptions import BaseError, PreconditionError
 
@@ -183,11 +183,11 @@ def _bad_name(uri: str, error: Exception, context: FetchContext) -> UserError:
 
 
 def _refused(uri: str, error: Exception, context: FetchContext) -> UserError | TransientError:
-    kind, said = answer(error)
+    kind, reason = answer(error)
     if kind == "denied":
-        return denied(uri, f"may not be read: {said}", context, _REMEDY)
+        return denied(uri, f"may not be read: {reason}", context, _REMEDY)
     if kind == "missing":
-        return UserError("SourceNotFound", f"{uri}: {said}", field=context.field, value=uri,
+        return UserError("SourceNotFound", f"{uri}: {reason}", field=context.field, value=uri,
                          remedy="name a bucket and an object that exist")
     if _INVALID_NAME.search(str(error)):
         return _bad_name(uri, error, context)

@@ -60,14 +60,14 @@ def unsupported(path: Path, model: Any, why: str) -> UserError:
                      value=f"opset {opset(model)}", remedy="export it again with opset 18")
 
 
-def _too_new(path: Path, model: Any, runtime: str, told: str) -> UserError:
+def _too_new(path: Path, model: Any, runtime: str, message: str) -> UserError:
     """ONNX Runtime tells the newest that it knows."""
-    if "IR version" in told:
-        newest = re.search(r"max supported IR version: (\d+)", told)
+    if "IR version" in message:
+        newest = re.search(r"max supported IR version: (\d+)", message)
         return UserError("UnsupportedModel", f"{path.name} has the IR version {model.ir_version}, which is newer than "
                          f"{runtime} knows", field=_FIELD, value=f"IR version {model.ir_version}",
                          remedy=f"save it with ir_version {newest[1] if newest else 10}")
-    newest = re.search(r"till opset (\d+)", told)
+    newest = re.search(r"till opset (\d+)", message)
     known = f"{runtime} knows opsets up to {newest[1]}" if newest else f"{runtime} does not know it"
     return unsupported(path, model, known)
 

@@ -24,7 +24,7 @@ def is_kubelets(path: Path) -> bool:
     return bool(_VERSION.fullmatch(path.name)) and path.is_dir() and not path.is_symlink()
 
 
-def leads_astray(name: str) -> bool:
+def escapes_folder(name: str) -> bool:
     """Whether a relative name in a file of the source leads out of its folder, or to what is no part of it."""
     parts = PurePosixPath(name).parts
     return "\0" in name or any(part.startswith((".", "/")) or part == LOST_FOUND for part in parts)

@@ -217,12 +217,12 @@ class Registry:
         status = response.status_code
         if status in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
             return
-        said = f"HTTP {status}{_code(response)}"
+        why = f"HTTP {status}{_code(response)}"
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise denied(self._uri, f"is not there, or may not be read: {said}", self._context, _REMEDY)
+            raise denied(self._uri, f"is not there, or may not be read: {why}", self._context, _REMEDY)
         if status in _RETRIED or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            raise self._unreachable(said)
-        raise UserError("SourceNotFound", f"{self._uri}: {absent} ({said})", field=self._context.field, value=self._uri,
+            raise self._unreachable(why)
+        raise UserError("SourceNotFound", f"{self._uri}: {absent} ({why})", field=self._context.field, value=self._uri,
                         remedy="name a repository and a tag or digest that the registry has")
 
     def _unreachable(self, why: str) -> TransientError:

@@ -93,8 +93,8 @@ def serving_signature(folder: Path, names: list[str]) -> str:
         return SERVING
     if len(found) == 1:
         return found[0]
-    told = f"it has {', '.join(found[:8])}" if found else "it has no signature at all"
-    raise _refuse("UnsupportedModel", f"{folder.name} has no serving signature {SERVING!r}: {told}",
+    others = f"it has {', '.join(found[:8])}" if found else "it has no signature at all"
+    raise _refuse("UnsupportedModel", f"{folder.name} has no serving signature {SERVING!r}: {others}",
                   ", ".join(found[:8]) or "none", _EXPORT)
 
 
@@ -126,16 +126,16 @@ def _spec(tensor: Any) -> TensorSpec:
     name = "".join(map(_text, tensor.name))
     kinds = [kind for info in tensor.info for kind in info.kind]
     shapes = [shape for info in tensor.info for shape in info.shape]
-    told = _TYPES.get(kinds[-1] if kinds else 0, "")
-    if not told:
+    dtype = _TYPES.get(kinds[-1] if kinds else 0, "")
+    if not dtype:
         raise _refuse("InterfaceInvalid", f"{name!r} is of a type that is not converted", name,
                       f"export the model with one of {', '.join(_TYPES.values())}")
     if not _has_shape(tensor):
         raise _refuse("InterfaceInvalid", f"{name!r} has no shape, not even a number of dimensions", name,
                       "export it with tf.TensorSpec(shape, dtype) for every input; sizes may be None")
     sizes = [size.size[-1] if size.size else 0 for shape in shapes for size in shape.sizes]
-    return TensorSpec(name=name, dtype=told, shape=tuple(size if size >= 0 else f"{name}_{axis}"
-                                                         for axis, size in enumerate(sizes)))
+    return TensorSpec(name=name, dtype=dtype, shape=tuple(size if size >= 0 else f"{name}_{axis}"
+                                                          for axis, size in enumerate(sizes)))
 
 
 def _check_functions(folder: Path, graph: Any) -> None:

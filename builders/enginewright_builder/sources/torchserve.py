@@ -20,7 +20,7 @@ from enginewright_builder.errors import UserError
 from enginewright_builder.foreign_json import parsed
 from enginewright_builder.foreign_names import check_length
 from enginewright_builder.sources.base import CHUNK_BYTES
-from enginewright_builder.sources.own_names import leads_astray
+from enginewright_builder.sources.own_names import escapes_folder
 
 MANIFEST = "MAR-INF/MANIFEST.json"
 _CODE = frozenset({".py", ".pyc", ".pyd", ".so", ".sh", ".whl"})
@@ -69,7 +69,7 @@ def unpack(path: Path, folder: Path) -> Unpacked:
         raise _corrupt(path, str(error)) from error
     named = _text(path, model, "serializedFile")
     weights = folder / named if named else None
-    if weights is not None and (leads_astray(named) or not weights.is_file()):
+    if weights is not None and (escapes_folder(named) or not weights.is_file()):
         raise _corrupt(path, f"its manifest names {named[:100]!r}, which is not in it")
     return Unpacked(folder=folder, weights=weights, module=_text(path, model, "modelFile"),
                     notes=tuple(_notes(path, _text(path, model, "handler"), code)))
@@ -83,8 +83,8 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Sequence[zipfile.ZipInfo]:
         raise _corrupt(path, f"it has more than {_MOST_FILES} files, or one of them twice")
     for name in names:
         check_length(name)
-    if astray := [name for name in names if leads_astray(name)]:
-        raise _corrupt(path, f"{astray[0][:100]!r} is no name of a file in it")
+    if escaping := [name for name in names if escapes_folder(name)]:
+        raise _corrupt(path, f"{escaping[0][:100]!r} is no name of a file in it")
     if sum(one.file_size for one in members) > max(_SMALL, _RATIO * path.stat().st_size):
         raise _corrupt(path, "its files promise more bytes than it can have")
     return members

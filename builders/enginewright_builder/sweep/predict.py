@@ -106,8 +106,8 @@ class _Kernel:
     def spread(self, left: Vector, guess: Guess) -> float:
         """Standard deviation of the corrections: the guess, and what the residuals ``left`` say (the mean of its
         inverse-gamma posterior)."""
-        told = float(left @ np.linalg.solve(self.own(guess), left))
-        return float(np.sqrt((WORTH * guess.spread**2 + told) / (WORTH + len(left))))
+        misfit = float(left @ np.linalg.solve(self.own(guess), left))
+        return float(np.sqrt((WORTH * guess.spread**2 + misfit) / (WORTH + len(left))))
 
     def condition(self, left: Vector, spread: float, guess: Guess) -> tuple[Vector, Vector]:
         """Correction of every trial and its variance, given the residuals of the measured ones."""

@@ -177,10 +177,10 @@ class Server(Within):
 
     async def usage(self) -> Usage:
         """Of the host what its witness says, of whole GPUs what its own metrics say."""
-        said = await self._witness.said() if self._witness else ""
+        processes = await self._witness.processes() if self._witness else ""
         page = await self._gpu_page()
-        return Usage(memory=memory_in(said), spike=spike_in(said),
-                     cpu_seconds=cpu_seconds_in(said) if said else None,
+        return Usage(memory=memory_in(processes), spike=spike_in(processes),
+                     cpu_seconds=cpu_seconds_in(processes) if processes else None,
                      device=reading(page).memory_bytes if self.gpus and not self.sliced else None,
                      pinned=pinned(page, PINNED_USED), pinned_pool=pinned(page, PINNED_TOTAL))
 

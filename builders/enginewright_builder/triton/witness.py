@@ -37,9 +37,9 @@ class Witness:
 
     async def memory_bytes(self) -> int:
         """Of the server's processes as it is now, pages that they share once; 0 where it does not say."""
-        return process.memory_in(await self.said()).resident
+        return process.memory_in(await self.processes()).resident
 
-    async def said(self) -> str:
+    async def processes(self) -> str:
         """Of the server's processes, as the kernel says it now; empty where its container does not."""
         number, deadline = self._ask(), time.monotonic() + ANSWER_SECONDS
         while time.monotonic() < deadline:

@@ -119,7 +119,7 @@ async def test_what_was_sent_is_captured_as_it_was(kind: Kind, tmp_path: Path) -
         await asyncio.to_thread(monitor.look)
         now[0] = 901.0
         await asyncio.to_thread(monitor.look)
-    told = monitor.told()
+    told = monitor.snapshot()
     assert (told.skipped, told.report.requests) == (0, REQUESTS)
     assert told.report.samples == (REQUESTS if kind.scored else 0)
     assert not kind.scored or told.report.total == pytest.approx(REQUESTS)

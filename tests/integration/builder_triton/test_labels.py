@@ -171,7 +171,7 @@ def test_int8_that_is_as_good_on_labels_and_in_all_groups_passes(tickets: Path, 
         store_path=str(tmp_path))
     ended = run_finalists(request, tmp_path / "scratch", Tracker(JsonLines(io.StringIO())), tmp_path / "left")
     assert ended is None, ended
-    handed = Handed(tmp_path / "left").told
+    handed = Handed(tmp_path / "left").document
     int8 = next(one for one in handed.candidates if one.name == "onnxruntime int8-dynamic")
     assert int8.task is not None
     assert int8.task.source > 0.95, "the model has learned it, and labels stand beside their texts"

@@ -112,7 +112,7 @@ async def looked(served: Serving, monitor: Monitor, count: int, *, rows: int = 1
     await served.ask(count, rows=rows)
     await served.written(count)
     await asyncio.to_thread(monitor.look)
-    return monitor.told().report
+    return monitor.snapshot().report
 
 
 @pytest.mark.parametrize(("weights", "low", "high"), [
@@ -155,7 +155,7 @@ async def test_what_the_operator_asks_by_itself_is_no_live_request(artifact: Art
         await served.ask(2)
         await served.written(5)
         await asyncio.to_thread(monitor.look)
-    assert monitor.told().report.requests == 2
+    assert monitor.snapshot().report.requests == 2
 
 
 async def test_what_is_sampled_is_bounded_and_nothing_of_it_stays(artifact: Artifact, tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ async def test_what_is_sampled_is_bounded_and_nothing_of_it_stays(artifact: Arti
         await served.written(3)
         now[0] += 5.0
         await asyncio.to_thread(monitor.look)
-        assert monitor.told().report.requests == 3
+        assert monitor.snapshot().report.requests == 3
         assert not list(served.traces.iterdir())
         sparing = served.monitor(lambda: now[0], share=0.25)
         await asyncio.to_thread(sparing.look)
         await served.ask(40)
         await served.written(10)
         await asyncio.to_thread(sparing.look)
-        assert sparing.told().report.requests == 10
+        assert sparing.snapshot().report.requests == 10
         assert not list(served.traces.iterdir())
 
 
@@ -198,7 +198,7 @@ async def test_a_file_that_is_not_whole_is_left_once_then_removed(artifact: Arti
         assert (served.traces / "trace.json.99").exists()
         await asyncio.to_thread(monitor.look)
         assert not (served.traces / "trace.json.99").exists()
-        assert monitor.told().skipped == 1
+        assert monitor.snapshot().skipped == 1
 
 
 async def test_without_a_server_it_says_so() -> None:

@@ -98,7 +98,8 @@ def test_it_comes_back_as_it_was(folder: Path, tmp_path: Path) -> None:
     assert (handed.smoke.batches, handed.smoke.count) == ((1, 8), 3)
     assert [sorted(one) for one in handed.smoke.gated] == [[], ["x"]]
     assert np.array_equal(handed.smoke.gated[1]["x"], ROWS["x"])
-    assert (handed.told.counted.notes, handed.told.steps, handed.told.spent) == (("not counted",), {"ladder": 1.5}, 2.5)
+    document = handed.document
+    assert (document.counted.notes, document.steps, document.spent) == (("not counted",), {"ladder": 1.5}, 2.5)
 
 
 def test_tensors_are_in_the_shapes_that_clients_send(folder: Path, tmp_path: Path) -> None:
@@ -176,12 +177,12 @@ def test_anything_else_is_refused(change: Change, words: str, folder: Path, tmp_
 def test_no_program_comes_with_an_array(folder: Path, tmp_path: Path) -> None:
     leave(folder, tmp_path)
     handed = Handed(folder)
-    np.save(folder / "arrays" / handed.told.requests[0]["x"], np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.save(folder / "arrays" / handed.document.requests[0]["x"], np.array([{"a": 1}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="pickle"):
         _ = handed.requests
 
 
 def test_a_document_is_plain_json(folder: Path, tmp_path: Path) -> None:
     leave(folder, tmp_path)
-    told = Handed(folder).told
+    told = Handed(folder).document
     assert json.loads((folder / DOCUMENT).read_text()) == to_plain(replace(told))

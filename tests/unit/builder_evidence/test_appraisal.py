@@ -20,8 +20,8 @@ SWEPT: Any = SimpleNamespace(best=SimpleNamespace(concurrency=1))
 
 
 def handed(plain: Any) -> Any:
-    told = SimpleNamespace(request=REQUEST, hardware=SimpleNamespace(cores=2))
-    return SimpleNamespace(plain=plain, requests=[], told=told)
+    document = SimpleNamespace(request=REQUEST, hardware=SimpleNamespace(cores=2))
+    return SimpleNamespace(plain=plain, requests=[], document=document)
 
 
 @pytest.mark.asyncio

@@ -137,7 +137,7 @@ async def test_an_answer_is_scored_after_the_source_models_tokens(wrong: tuple[i
     found = asking(replica, tmp_path, clock=[0.0, 5.0])
     await found.turn(page(0), 5.0)
     await found.turn(page(1), 5.0)
-    report = found.told().report
+    report = found.snapshot().report
     assert (report.metric, report.samples, report.total, report.requests) == (AGREEMENT, 1, score, 1)
     assert report.tolerance == pytest.approx(0.3)
     assert report.problem == ""
@@ -153,7 +153,7 @@ async def test_the_newest_answers_count(tmp_path: Path) -> None:
         await found._ask()
     replica.wrong = (3,)
     await found._ask()
-    assert (found.told().report.samples, found.told().report.total) == (3, 2.75)
+    assert (found.snapshot().report.samples, found.snapshot().report.total) == (3, 2.75)
     assert len(set(replica.words)) == 6
 
 
@@ -161,7 +161,7 @@ async def test_a_replica_that_does_not_answer_is_no_wrong_one(tmp_path: Path) ->
     found = asking(Replica(error="ServerUnavailable"), tmp_path, clock=[0.0, 5.0])
     await found.turn(page(0), 5.0)
     await found.turn(page(1), 5.0)
-    told = found.told()
+    told = found.snapshot()
     assert (told.report.samples, told.report.requests, told.skipped) == (0, 1, 1)
     assert told.report.problem == "the build's prompts are not answered: ServerUnavailable"
     assert "secret" not in told.report.to_json()
@@ -173,7 +173,7 @@ async def test_a_turn_ends_in_time(tmp_path: Path) -> None:
     found = asking(Replica(), tmp_path, clock=[0.0, 0.0, 60.0, 61.0, 62.0, 66.0])
     await found.turn(page(0), 5.0)
     await found.turn(page(50), 5.0)
-    assert found.told().report.samples == 1
+    assert found.snapshot().report.samples == 1
 
 
 async def test_the_client_asks_for_tokens_beyond_the_end_of_texts() -> None:

@@ -71,7 +71,7 @@ def test_a_request_that_cannot_be_scored_costs_neither_the_window_nor_its_secret
         traced(tmp_path, number, value)
     with caplog.at_level(logging.DEBUG):
         found.look()
-    told = found.told()
+    told = found.snapshot()
     assert (told.report.samples, told.report.total, told.report.requests, told.skipped) == (2, 2.0, 4, 2)
     assert told.report.problem == "", "the newest one was scored"
     assert caplog.messages == [f"a sampled request cannot be scored: {error.__name__}"]
@@ -83,8 +83,8 @@ def test_while_none_can_be_scored_it_says_so(tmp_path: Path) -> None:
     found = monitor(tmp_path, [0.0])
     traced(tmp_path, 1, SECRET)
     found.look()
-    assert found.told().report.problem == "sampled requests cannot be scored: RuntimeError"
-    assert found.told().report.samples == 0
+    assert found.snapshot().report.problem == "sampled requests cannot be scored: RuntimeError"
+    assert found.snapshot().report.samples == 0
 
 
 def test_a_file_too_large_to_parse_is_not_met_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_file_too_large_to_parse_is_not_met_again(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(tap_module, "read_traces", parse)
     found = monitor(tmp_path, [0.0])
     found.look()
-    assert found.told().skipped == 1
+    assert found.snapshot().skipped == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -113,7 +113,7 @@ def test_a_file_that_cannot_be_held_is_removed_in_the_end(tmp_path: Path, monkey
     assert path.exists(), "it may have been half-written"
     found.look()
     assert not path.exists()
-    assert found.told().skipped == 1
+    assert found.snapshot().skipped == 1
 
 
 def test_half_a_file_is_read_when_it_is_whole(tmp_path: Path) -> None:
@@ -122,25 +122,25 @@ def test_half_a_file_is_read_when_it_is_whole(tmp_path: Path) -> None:
     path.write_bytes(whole[:-5])
     found = monitor(tmp_path, [0.0])
     found.look()
-    assert (found.told().report.samples, found.told().skipped) == (0, 0)
+    assert (found.snapshot().report.samples, found.snapshot().skipped) == (0, 0)
     path.write_bytes(whole)
     found.look()
-    assert (found.told().report.samples, found.told().skipped) == (1, 0)
+    assert (found.snapshot().report.samples, found.snapshot().skipped) == (1, 0)
 
 
 def test_a_report_has_the_age_of_its_newest_sample(tmp_path: Path) -> None:
     clock = [100.0]
     found = monitor(tmp_path, clock)
-    assert found.told().report.age_seconds == 0.0
+    assert found.snapshot().report.age_seconds == 0.0
     traced(tmp_path, 1, 1)
     found.look()
     clock[0] = 800.0
     traced(tmp_path, 2, SECRET)
     found.look()
-    assert found.told().report.age_seconds == 700.0
+    assert found.snapshot().report.age_seconds == 700.0
     traced(tmp_path, 3, 1)
     found.look()
-    assert found.told().report.age_seconds == 0.0
+    assert found.snapshot().report.age_seconds == 0.0
 
 
 @pytest.mark.parametrize(("metric", "shapes", "measured"), [

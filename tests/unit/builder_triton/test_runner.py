@@ -43,7 +43,7 @@ def by_command(folder: Path) -> None:
 
 def by_a_build(folder: Path) -> None:
     request = SimpleNamespace(device=SimpleNamespace(accelerator="cpu"))
-    handed: Any = SimpleNamespace(told=SimpleNamespace(request=request), staging=folder)
+    handed: Any = SimpleNamespace(document=SimpleNamespace(request=request), staging=folder)
     unused: Any = None
     proving.prove_finalists(handed, proving.OwnServers(folder), unused, unused)
 

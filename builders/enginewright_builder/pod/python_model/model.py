@@ -125,7 +125,7 @@ class TritonPythonModel:
             self.tally.count({STEPPED: len(requests)})
         if self.own is not None and self.own.finishes:
             answers = dict(zip(answers, self.stepped(self.own.behind, list(answers.values()), BEHIND), strict=True))
-        self.tally.tell()
+        self.tally.report()
         errors = [one for one in answers.values() if isinstance(one, Exception)]
         if errors and len(errors) == len(requests):
             raise RuntimeError(reason(errors[0]))
@@ -288,7 +288,7 @@ class Tally:
         self._metrics = {name: _metric(self._families[name], labels) for name in names}
         for fault in (BACKEND, REQUEST):
             self._metrics[fault] = _metric(self._families[FAILED], {**labels, "fault": fault})
-        self._counts, self._told = dict.fromkeys(self._metrics, 0.0), 0.0
+        self._counts, self._reported_at = dict.fromkeys(self._metrics, 0.0), 0.0
 
     def count(self, amounts: Mapping[str, float]) -> None:
         for name, amount in amounts.items():
@@ -298,15 +298,15 @@ class Tally:
         """So many, by whose fault."""
         self.count(requests)
         if any(requests.values()):
-            self.tell(at_once=True)
+            self.report(at_once=True)
 
-    def tell(self, *, at_once: bool = False) -> None:
-        if (now := time.monotonic()) - self._told < self.SECONDS and not at_once:
+    def report(self, *, at_once: bool = False) -> None:
+        if (now := time.monotonic()) - self._reported_at < self.SECONDS and not at_once:
             return
         for name, metric in self._metrics.items():
             if metric is not None and self._counts[name]:
                 metric.increment(self._counts[name])
-        self._counts, self._told = dict.fromkeys(self._counts, 0.0), now
+        self._counts, self._reported_at = dict.fromkeys(self._counts, 0.0), now
 
 
 def _family(name: str) -> Any:

@@ -122,8 +122,8 @@ def _fitting(array: NDArray[Any], wanted: Mapping[str, Any], rows: int, what: st
     dtype, shape = wanted["dtype"], (rows, *wanted["shape"][1:])
     if array.shape != tuple(own if size < 0 else size for own, size in zip(array.shape, shape, strict=False)) or (
             len(array.shape) != len(shape)):
-        told = ", ".join("any" if size < 0 else str(size) for size in shape)
-        raise StepError(f"{what} has the shape {list(array.shape)}; return [{told}]")
+        expected = ", ".join("any" if size < 0 else str(size) for size in shape)
+        raise StepError(f"{what} has the shape {list(array.shape)}; return [{expected}]")
     if dtype == STRING and array.dtype.kind in "OSU":
         return _texts(array)
     if str(array.dtype) != dtype:
