@@ -6,7 +6,7 @@ local waits_for_time = {
   BuildPending = true, Building = true, BuildRetrying = true, TargetChanged = true,
   Unschedulable = true, Evicted = true, NodeLost = true, EngineLost = true,
   Progressing = true, Analysing = true, WaitingForSamples = true, WaitingForClasses = true, Draining = true,
-  ReplicasNotReady = true, BatchRunning = true,
+  MetricsUnreadable = true, ReplicasNotReady = true, BatchRunning = true,
 }
 local waits_for_somebody = {
   Suspended = true, WaitingForPromotion = true, WaitingForReplicas = true, Pinned = true, NoReplica = true,

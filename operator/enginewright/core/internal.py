@@ -17,13 +17,13 @@ DESCRIPTION: Final = ("What the operator remembers from one pass to the next. Re
                       "notice.")
 # Paths in a pass, and below the field the same.
 PATHS: Final = (
-    "contest", "handover", "pin", "rollout.readinessLosses", "rollout.restarts", "rollout.retry",
-    "rollout.rolledBack.retry",
+    "contest", "handover", "pin", "rollout.failedSwitches", "rollout.readinessLosses", "rollout.restarts",
+    "rollout.retry", "rollout.rolledBack.retry",
     *(f"{block}.{name}" for block in ("source", "server", "build") for name in ("key", "specKey", "retry")
       if (block, name) != ("build", "key")), "server.digests",
 )
 # What no release has written outside the field: a CRD of before drops it there.
-NEVER_OUTSIDE: Final = frozenset({"rollout.retry"})
+NEVER_OUTSIDE: Final = frozenset({"rollout.failedSwitches", "rollout.retry"})
 # What had another name when it had its own place.
 OLD_NAMES: Final = {"rollout.readinessLosses": "rollout.falls"}
 JSON = dict[str, Any]

@@ -18,6 +18,7 @@ class Condition(StrEnum):
     ROLLOUT_COMPLETE = "RolloutComplete"
     SCALING_ACTIVE = "ScalingActive"
     QUALITY_HELD = "QualityHeld"
+    THROUGHPUT_HELD = "ThroughputHeld"
 
 
 class Reason(StrEnum):
@@ -69,6 +70,10 @@ class Reason(StrEnum):
     MET = "Met"
     NOT_MET = "NotMet"
     NO_OBJECTIVE = "NoObjective"
+    # throughput beside the revision that served before, as both builds measured it
+    AS_FAST = "AsFast"
+    BUILT_SLOWER = "BuiltSlower"
+    NOT_COMPARABLE = "NotComparable"
     # a data set that is run through the engine
     BATCH_RUNNING = "BatchRunning"
     BATCH_COMPLETE = "BatchComplete"
@@ -104,6 +109,7 @@ class Reason(StrEnum):
     CACHE_UNSAFE = "CacheUnsafe"
     MEMORY_LIMIT_TOO_LOW = "MemoryLimitTooLow"
     OUTPUTS_DIFFER = "OutputsDiffer"
+    METRICS_UNREADABLE = "MetricsUnreadable"
     ANALYSIS_INCONCLUSIVE = "AnalysisInconclusive"
     WAITING_FOR_REPLICAS = "WaitingForReplicas"
     WAITING_FOR_SAMPLES = "WaitingForSamples"

@@ -148,6 +148,17 @@ class Round:
     traffic: Mapping[str, Traffic]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Of one ready replica during an analysis. ``heard`` is when it last answered a scrape, or was first asked, on the
+    monotonic clock; ``counted`` says that the rounds have what it did since: a first scrape only sets the base."""
+
+    pod: str
+    revision: str
+    heard: float
+    counted: bool
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProbeResults:
     """Inputs that were sent to one replica of each of two revisions. ``pairs`` counts those that the stable revision
@@ -170,7 +181,7 @@ class ProbeResults:
 @dataclass(frozen=True, kw_only=True)
 class SignalWindow:
     """Samples oldest first, and the recommendations made from them (time, replicas), for stabilisation. ``asked`` says
-    since when how many replicas were asked for, oldest first. ``rounds`` and
+    since when how many replicas were asked for, oldest first. ``rounds``, ``readings`` and
     ``probes`` are those of the analysis that ``analysis`` names; ``begun_again`` is how often its oldest rounds were
     forgotten, so that what is added up of them began again. Kept by the shell; lost at a restart, which only makes
     scale-down wait for a full window and an analysis start again. In ``notes`` what was added up of ``rounds`` is left
@@ -182,6 +193,7 @@ class SignalWindow:
     asked: tuple[tuple[float, int], ...] = ()
     analysis: str = ""
     rounds: tuple[Round, ...] = ()
+    readings: tuple[Reading, ...] = ()
     begun_again: int = 0
     probes: ProbeResults = ProbeResults()
     notes: dict[type, object] = field(default_factory=dict, compare=False, repr=False)

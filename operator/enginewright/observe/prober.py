@@ -41,6 +41,8 @@ class Prober:
     async def round(self, question: Question, replicas: Mapping[str, str], revisions: Mapping[str, str],
                     window: Window) -> None:
         """At most :data:`PAIRS` pairs. ``replicas`` maps pods to addresses, ``revisions`` to their revisions."""
+        if question.switched is not None:
+            return
         pairs = self._wanted(question, window)
         stable, candidate = (
             sorted(pod for pod in replicas if revisions.get(pod) == name)

@@ -14,7 +14,17 @@ from enginewright.core.scaling.arrivals import ROUNDING
 from enginewright.core.scaling.latency import calm
 from enginewright.core.scaling.lost import added, found_queued
 from enginewright.core.scaling.seen import never_idle
-from enginewright.core.signals import ProbeResults, Round, Sample, SignalWindow, Spent, Traffic, Work, nothing
+from enginewright.core.signals import (
+    ProbeResults,
+    Reading,
+    Round,
+    Sample,
+    SignalWindow,
+    Spent,
+    Traffic,
+    Work,
+    nothing,
+)
 from enginewright.core.tokens import Tokens
 from enginewright.observe.arrivals import Arrivals, Growth
 from enginewright.observe.pauses import Pauses
@@ -58,6 +68,7 @@ class Window:
         self._served: set[str] = set()
         self._learning = True
         self._counters = Counters()
+        self._readings: dict[str, Reading] = {}
         self._analysis = ""
         self._rounds: list[Round] = []
         self._begun_again = 0
@@ -153,6 +164,7 @@ class Window:
             return
         self._analysis = key
         self._counters = Counters()
+        self._readings = {}
         self._rounds = []
         self._begun_again = 0
         self._notes = {}
@@ -168,6 +180,8 @@ class Window:
         grown = self._counters.update(scraped, revisions)
         if not self._analysis:
             return
+        self._readings = {pod: self._reading(pod, revision, time, heard=pod in scraped, counted=pod in grown)
+                          for pod, revision in revisions.items()}
         traffic: dict[str, Traffic] = {}
         for pod, growth in grown.items():
             seen = replace(growth, p99=scraped[pod].quantiles.get(round(quantile, QUANTILE_DIGITS)))
@@ -177,6 +191,11 @@ class Window:
             del self._rounds[:FORGOTTEN]
             self._begun_again += 1
         self._rounds.append(Round(time=time, traffic=traffic))
+
+    def _reading(self, pod: str, revision: str, time: float, *, heard: bool, counted: bool) -> Reading:
+        before = self._readings.get(pod)
+        return Reading(pod, revision, heard=time if heard or before is None else before.heard,
+                       counted=counted or (before is not None and before.counted))
 
     def probed(self, time: float, match: Match) -> None:
         """Both revisions were sent the same input."""
@@ -233,6 +252,7 @@ class Window:
             asked=tuple(self._asked),
             analysis=self._analysis,
             rounds=tuple(self._rounds),
+            readings=tuple(self._readings.values()),
             begun_again=self._begun_again,
             probes=self._probes,
             notes=self._notes,

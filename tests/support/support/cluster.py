@@ -61,7 +61,7 @@ from enginewright.core.plan import (
     Scale,
 )
 from enginewright.core.routing import GRPC_ROUTE, HTTP_ROUTE, GatewayView
-from enginewright.core.signals import ProbeResults, Round, Sample, SignalWindow, Traffic
+from enginewright.core.signals import ProbeResults, Reading, Round, Sample, SignalWindow, Traffic
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.status import ServerStatus
 from enginewright.core.tokens import Tokens
@@ -202,7 +202,8 @@ class Cluster:
     pod fields that show why. ``stored`` are the manifest digests of the engines in the store, by
     fingerprint: replicas that look for another one refuse it. Each replica behind the Service gets ``rate``
     requests a second; without, and if ``probed``, probes bring some. ``slower`` multiplies a revision's latency,
-    ``failing`` is the share of its requests that fail, ``similarity`` how alike it answers, ``p99`` what its
+    ``failing`` is the share of its requests that fail, ``mute`` has the pods whose metrics cannot be read since that
+    second, ``similarity`` how alike it answers, ``p99`` what its
     servers export, in milliseconds. ``scores`` are, by
     revision, what the monitor of each replica has in its window: live answers, and their mean score; ``told`` are
     whole reports, by pod, and ``mirrored`` says by candidate how many live requests each other replica has sent it
@@ -253,6 +254,7 @@ class Cluster:
     probed: bool = True
     slower: dict[str, float] = field(default_factory=dict)
     failing: dict[str, float] = field(default_factory=dict)
+    mute: dict[str, float] = field(default_factory=dict)
     similarity: dict[str, float] = field(default_factory=dict)
     p99: dict[str, float] = field(default_factory=dict)
     scores: dict[str, tuple[int, float]] = field(default_factory=dict)
@@ -393,7 +395,7 @@ class Cluster:
         window = self.signals or SignalWindow(started=self.monotonic)
         key = plan.question.key if plan.question else ""
         if key != window.analysis:
-            window = replace(window, analysis=key, rounds=(), probes=ProbeResults())
+            window = replace(window, analysis=key, rounds=(), readings=(), probes=ProbeResults())
         self.signals = window
 
     def carry_out(self, plan: Plan, writes: int | None = None) -> bool:
@@ -781,7 +783,7 @@ class Cluster:
                                                                                       question.candidate)}
         thin = min(live.values()) * self.rate < 2
         there = question.alone or all(map(self._ready, live))
-        probes = 4 if thin and self.probed and there else 0
+        probes = 4 if thin and self.probed and there and question.switched is None else 0
         traffic = {name: self._traffic(name, count * self.rate + probes, count) for name, count in live.items()
                    if self._ready(name)}
         seen = window.probes
@@ -791,7 +793,9 @@ class Cluster:
             likeness = self.similarity.get(question.candidate, 0.999)
             seen = replace(seen, pairs=seen.pairs + 1, similarities=(*seen.similarities, likeness)[-64:])
         rounds = (*window.rounds, Round(time=time, traffic=traffic))[-1800:]
-        self.signals = replace(window, rounds=rounds, probes=seen)
+        self.signals = replace(window, rounds=rounds, probes=seen, readings=tuple(
+            Reading(pod.name, pod.revision, self.mute.get(pod.name, time), counted=pod.name not in self.mute)
+            for pod in self.pods.values() if pod.ready))
 
     def _traffic(self, revision: str, requests: float, replicas: int) -> Traffic:
         failed = requests * self.failing.get(revision, 0.0)

@@ -480,3 +480,38 @@ def test_a_stable_revision_that_does_not_answer_is_said_where_it_is_waited_for()
     cluster.step()
     cluster.step()
     assert f"Revision {old} has no ready replica to compare it with." in cluster.condition("RolloutComplete")["message"]
+
+
+def half_mute(cluster: Cluster) -> tuple[str, str]:
+    """Under analysis with two replicas, one of which answers no scrape; its revision and name."""
+    new = changed(cluster)
+    go(cluster, 60, "False/Progressing")
+    name = max(pod.name for pod in cluster.pods.values() if pod.revision == new)
+    cluster.mute = {name: cluster.monotonic}
+    return new, name
+
+
+@pytest.mark.parametrize("strategy", ["Canary", "BlueGreen"])
+def test_a_replica_that_cannot_be_measured_holds_the_promotion_and_then_gives_it_up(strategy: str) -> None:
+    cluster = serving(replicas=4, strategy=strategy, steps=[{"weight": 50}] if strategy == "Canary" else [])
+    old = cluster.revision
+    new, name = half_mute(cluster)
+    go(cluster, 90, "False/MetricsUnreadable")
+    assert f"replica {name} is ready, but its metrics have not been read for" in cluster.condition(
+        "RolloutComplete")["message"]
+    go(cluster, 200)
+    assert cluster.says("RolloutComplete") == "False/MetricsUnreadable"
+    assert new in cluster.replicas(), "it is given time"
+    go(cluster, 120, "False/RolledBack")
+    assert "What it does could not be measured" in cluster.condition("RolloutComplete")["message"]
+    cluster.settle()
+    assert cluster.replicas() == {old: 4}
+
+
+def test_a_replica_that_can_be_measured_again_is_promoted() -> None:
+    cluster = serving(replicas=4, steps=[{"weight": 50}])
+    new, _ = half_mute(cluster)
+    go(cluster, 90, "False/MetricsUnreadable")
+    cluster.mute = {}
+    cluster.settle()
+    assert cluster.revision == new

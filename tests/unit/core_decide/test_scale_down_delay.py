@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from enginewright.core.conditions import parse_timestamp, timestamp
+from enginewright.core.plan import Plan
 from support.cluster import SPEC, START, Cluster, built
 
 
@@ -249,3 +250,87 @@ def test_a_canary_that_drains_is_not_given_up_for_one_without_replicas() -> None
     collapse(cluster, new)
     assert new in cluster.replicas()
     assert cluster.says("RolloutComplete") != "False/RolledBack"
+
+
+def until_back(cluster: Cluster, old: str) -> None:
+    for _ in range(25):
+        cluster.step()
+        if selected(cluster) == old:
+            return
+    raise AssertionError(cluster.condition("RolloutComplete"))
+
+
+def test_one_that_fails_more_of_the_live_traffic_gives_it_back_and_is_given_up_the_second_time() -> None:
+    cluster, old, new = switched(delay=60)
+    cluster.failing = {new: 0.3}
+    until_back(cluster, old)
+    assert cluster.replicas() == {old: 2, new: 2}
+    assert "Warning FailedInferences" in cluster.log
+    assert cluster.status["rollout"]["failedSwitches"] == 1
+    cluster.failing = {}
+    until_selected(cluster, other_than=old)
+    assert cluster.status["rollout"]["failedSwitches"] == 1
+    cluster.failing = {new: 0.3}
+    until_back(cluster, old)
+    assert cluster.says("RolloutComplete") == "False/RolledBack"
+    message = cluster.condition("RolloutComplete")["message"]
+    assert "inferences failed after all traffic had moved to it, of the stable revision's 0 of" in message
+    cluster.failing = {}
+    cluster.settle()
+    assert cluster.replicas() == {old: 2}
+    assert selected(cluster) == old
+
+
+def test_where_what_clients_send_has_changed_it_is_promoted_the_second_time() -> None:
+    cluster, old, new = switched(delay=60)
+    cluster.failing = {old: 0.3, new: 0.3}
+    until_back(cluster, old)
+    until_selected(cluster, other_than=old)
+    cluster.settle()
+    assert cluster.replicas() == {new: 2}
+    assert cluster.says("RolloutComplete") == "True/Complete"
+    assert "failedSwitches" not in cluster.status["rollout"]
+
+
+def test_one_that_fails_as_often_as_the_old_one_did_stays() -> None:
+    cluster, old, new = switched()
+    cluster.settle()
+    cluster.failing = {new: 0.3}
+    cluster.edit(engine={"precision": "int8"})
+    cluster.operate()
+    cluster.finish(built(built_at=cluster.now), of="build")
+    cluster.operate()
+    newest = next(iter(set(cluster.replicas()) - {old, new}))
+    cluster.failing[newest] = 0.3
+    cluster.settle()
+    assert cluster.replicas() == {newest: 2}
+
+
+def alarm(cluster: Cluster) -> Plan:
+    """The pass that sends the traffic back, before any of its writes."""
+    for _ in range(25):
+        cluster.controllers()
+        cluster.wait(1)
+        plan = cluster.plan()
+        if plan.status["rollout"]["step"] in ("Starting", "RolledBack"):
+            return plan
+        cluster.operate(plan=plan)
+    raise AssertionError(cluster.condition("RolloutComplete"))
+
+
+@pytest.mark.parametrize("step", ["Starting", "RolledBack"])
+def test_an_operator_that_is_killed_before_the_traffic_has_gone_back_does_so_next(step: str) -> None:
+    cluster, old, new = switched(delay=60)
+    cluster.failing = {new: 1.0}
+    if step == "RolledBack":
+        cluster.operate(plan=alarm(cluster))
+        cluster.failing = {}
+        until_selected(cluster, other_than=old)
+        cluster.failing = {new: 1.0}
+    plan = alarm(cluster)
+    assert plan.status["rollout"]["step"] == step
+    cluster.operate(plan=plan, writes=1)
+    assert selected(cluster) == new, "only status is written"
+    cluster.signals = None
+    cluster.operate()
+    assert selected(cluster) == old

@@ -21,7 +21,7 @@ from enginewright.core.comparison import Limits, Question
 from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.shown import Shown
-from enginewright.core.signals import Sample, SignalWindow, Traffic
+from enginewright.core.signals import Reading, Sample, SignalWindow, Traffic
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
 from enginewright.observe.signals import Signals, Target, _Watched
@@ -273,6 +273,19 @@ async def test_traffic_is_counted_by_revision_while_there_is_a_question(signals:
     first, second = window.view().rounds
     assert first.traffic == {}
     assert second.traffic == {"old": Traffic(requests=40, failed=4, busy=20_000, replicas=2)}
+
+
+async def test_a_replica_that_answers_no_scrape_of_an_analysis_is_known_to_be_silent(
+    signals: Signals, fleet: Fleet, heard: Heard
+) -> None:
+    window, began = Window(0.0), heard.now
+    window.analyse("k")
+    fleet.queued = {"127.0.0.1": 1, "127.0.0.2": None}
+    for _ in range(3):
+        await signals.round(KEY, asked(*fleet.queued), window)
+        heard.now += 20
+    assert window.view().readings == (Reading("pod-1", "old", heard.now - 20, counted=True),
+                                      Reading("pod-2", "new", began, counted=False))
 
 
 def _more(heard: Heard, scrapes: int) -> bool:

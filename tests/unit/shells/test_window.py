@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from enginewright.clients.signals import ReplicaMetrics
 from enginewright.core.probe import Match
 from enginewright.core.scaling import ScaleLimits, decide_replicas
-from enginewright.core.signals import ProbeResults, Sample, Spent, Traffic
+from enginewright.core.signals import ProbeResults, Reading, Sample, Spent, Traffic
 from enginewright.core.spec import AutoscalingSpec
 from enginewright.observe.window import (
     FORGOTTEN,
@@ -272,3 +272,20 @@ def test_any_percentile_finds_its_quantile(percentile: float) -> None:
         scraped = {"p": replace(counted(10.0 * time), quantiles=exported)}
         window.count(float(time), scraped, {"p": "new"}, percentile / 100)
     assert window.view().rounds[-1].traffic["new"].p99 == 7.0
+
+
+def test_of_each_ready_replica_it_is_known_when_it_was_last_heard_in_an_analysis() -> None:
+    window, revisions = Window(0.0), {"old-1": "old", "new-1": "new", "new-2": "new"}
+    window.count(0.0, {}, revisions)
+    assert window.view().readings == ()
+    window.analyse("k")
+    answers = ReplicaMetrics(pending={})
+    for time, heard in enumerate((["old-1", "new-1"], ["old-1"], ["old-1", "new-1"]), start=1):
+        window.count(float(time), dict.fromkeys(heard, answers), revisions)
+    assert set(window.view().readings) == {
+        Reading("old-1", "old", 3.0, counted=True), Reading("new-1", "new", 3.0, counted=True),
+        Reading("new-2", "new", 1.0, counted=False)}
+    window.count(4.0, {}, {"old-1": "old"})
+    assert window.view().readings == (Reading("old-1", "old", 3.0, counted=True),)
+    window.analyse("another")
+    assert window.view().readings == ()

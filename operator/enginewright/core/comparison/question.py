@@ -47,7 +47,8 @@ class Question:
     """Which two revisions are compared. ``key`` names the analysis: another one begins with no samples. ``model`` is
     the name under which both serve it. ``alone`` when the stable one has no replica left to compare with; ``mirror``
     when live requests of the stable one are to be sent to the candidate as well; ``generates`` when they serve a
-    language model. ``caching`` are those of both that answer repeated requests from a cache."""
+    language model. ``caching`` are those of both that answer repeated requests from a cache. ``switched`` is when all
+    live traffic moved to the candidate at once, on the clock of the rounds; None before."""
 
     key: str
     stable: str
@@ -58,6 +59,7 @@ class Question:
     mirror: bool = False
     generates: bool = False
     caching: frozenset[str] = frozenset()
+    switched: float | None = None
 
     def name_at(self, revision: str) -> str:
         """The name at which every answer is computed."""
@@ -67,7 +69,8 @@ class Question:
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """``ratio`` is the candidate's mean latency over the stable revision's, None before it is known; of language models
-    that of the ``measure`` that is slowest. ``requests``
+    that of the ``measure`` that is slowest. ``reason`` says why a candidate is worse, or what an open verdict waits for
+    where that is not samples. ``requests``
     and ``failures`` are the candidate's, ``seconds`` how long both were watched. ``message`` says all this, and when
     the verdict is open, what is missing; ``starved`` says that it may never come: it is requests, and probes bring
     none, or it has not come with all patience, and a person has to say what is to be. ``uncompared`` is why outputs

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from enginewright.core.comparison import texts
+from enginewright.core.comparison.after_switch import after_switch
 from enginewright.core.comparison.doubt import UNSETTLED
 from enginewright.core.comparison.latency import TAIL_WINDOW, Tail
 from enginewright.core.comparison.mirrored import LEAST_MIRRORED, Mirrored
@@ -14,6 +15,7 @@ from enginewright.core.comparison.outputs import COMPARED_PAIRS, disagreement, u
 from enginewright.core.comparison.percentile import missed, unknown
 from enginewright.core.comparison.question import Answer, Limits, Question
 from enginewright.core.comparison.tally import Sums, sums_of
+from enginewright.core.comparison.unread import Unread, unread
 from enginewright.core.comparison.words import as_ratio, failures, figures, rejections
 from enginewright.core.reasons import Reason
 from enginewright.core.sequential import FEWEST_VALUES
@@ -30,9 +32,16 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
     something."""
     if window is None or window.analysis != question.key:
         return Answer(verdict="open", message="no request has been measured yet")
+    if question.switched is not None:
+        return after_switch(window, question, question.switched)
     sums = sums_of(window, question)
     if question.alone:
-        return _alone(window, sums, question.limits)
+        return _alone(window, sums, question)
+    return _beside(window, sums, question, mirrored)
+
+
+def _beside(window: SignalWindow, sums: Sums, question: Question, mirrored: Mirrored | None) -> Answer:
+    """A candidate beside the stable revision in the same seconds."""
     answer = Answer(
         verdict="open",
         message=figures(sums, question.limits) + (f"; {mirrored.figures}" if mirrored else ""),
@@ -49,17 +58,31 @@ def compare(window: SignalWindow | None, question: Question, mirrored: Mirrored 
         return replace(answer, verdict="worse", reason=reason, message=message)
     if answer.uncompared and _fewest(sums) >= question.limits.requests:
         answer = replace(answer, message=f"{answer.message}; outputs were not compared: {answer.uncompared}")
+    silent = unread(window, question)
+    if silent and silent.blamed:
+        return _silent(answer, silent, sums, question.limits)
     if missing := (_missing(window, sums, question.limits) or _mirroring(sums, question.limits, mirrored)
                    or _objective_awaited(sums, question.limits)):
         few = _fewest(sums) < question.limits.requests
         starved = (few and bool(window.probes.problem)) or sums.waited >= question.limits.patience
         return replace(answer, message=f"{answer.message}; {missing}", starved=starved)
+    if silent:
+        return _silent(answer, silent, sums, question.limits)
     if sums.doubt <= DOUBT and (sums.cure or _as_good(sums, question.limits)):
         return replace(answer, verdict="good")
     if sums.seconds >= question.limits.patience:
         return _best_guess(answer, sums, question.limits)
     unclear = "its failures may still be chance" if sums.doubt > DOUBT else "too close to tell yet"
     return replace(answer, message=f"{answer.message}; {unclear}")
+
+
+def _silent(answer: Answer, silent: Unread, sums: Sums, limits: Limits) -> Answer:
+    """The sums are of the other replicas alone, however good they are."""
+    if silent.blamed and silent.seconds >= limits.patience:
+        message = f"What it does could not be measured: {silent.words}, while the stable revision's answered."
+        return replace(answer, verdict="worse", reason=Reason.METRICS_UNREADABLE, message=message)
+    return replace(answer, message=f"{answer.message}; {silent.words}", starved=sums.waited >= limits.patience,
+                   reason=Reason.METRICS_UNREADABLE if silent.known else None)
 
 
 def _as_good(sums: Sums, limits: Limits) -> bool:
@@ -80,11 +103,13 @@ def _fast(sums: Sums, limits: Limits, *, likely: bool = False) -> bool:
     return bool(there) and all(one is not None and (one.mean if likely else one.high) < most for one in there)
 
 
-def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
+def _alone(window: SignalWindow, sums: Sums, question: Question) -> Answer:
     """Nothing to compare with: enough requests, and hardly a failure among them."""
+    limits = question.limits
     answer = Answer(
         verdict="open",
         message=f"{figures(sums, limits)}; no stable replica is left to compare it with",
+        uncompared="no replica of the stable revision ran beside it",
         requests=round(sums.candidate.requests),
         failures=round(sums.candidate.failed),
         seconds=sums.seconds,
@@ -101,6 +126,8 @@ def _alone(window: SignalWindow, sums: Sums, limits: Limits) -> Answer:
         return replace(answer, message=f"{answer.message}; {limits.requests} requests are needed", starved=starved)
     if awaited := _objective_awaited(sums, limits):
         return replace(answer, message=f"{answer.message}; {awaited}", starved=sums.waited >= limits.patience)
+    if silent := unread(window, question):
+        return _silent(answer, silent, sums, limits)
     if sums.seconds < limits.watched or sums.doubt > DOUBT:
         return replace(answer, starved=sums.waited >= limits.patience)
     return replace(answer, verdict="good")
@@ -132,7 +159,8 @@ def proven_worse(answer: Answer, limits: Limits) -> Answer | None:
     if answer.reason == Reason.OBJECTIVE_MISSED and limits.required:
         return answer
     differs = answer.reason == Reason.OUTPUTS_DIFFER and answer.mirrored is not None and answer.mirrored.disagrees
-    return answer if differs or answer.reason in (Reason.FAILED_INFERENCES, Reason.SLOWER) else None
+    proven = (Reason.FAILED_INFERENCES, Reason.SLOWER, Reason.METRICS_UNREADABLE)
+    return answer if differs or answer.reason in proven else None
 
 
 def _worse(

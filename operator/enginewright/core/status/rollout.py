@@ -77,6 +77,8 @@ class RolloutStatus(StatusModel):
     readiness_losses: int | None = None
     """How often replicas of the candidate lost readiness while it was analysed, or all of them after all traffic
     had moved to it."""
+    failed_switches: int | None = None
+    """How often traffic went back from the candidate after all of it had moved there, as it failed more inferences."""
     analysis: AnalysisStatus | None = None
     """Figures of the analysis."""
     stable_source: str | None = None
@@ -100,6 +102,8 @@ class TargetStatus(StatusModel):
     """What that image can run."""
     builder_image: str
     """Image of the builder."""
+    objective: str | None = None
+    """The latency that its throughput was measured within."""
 
 
 class RevisionStatus(StatusModel):
@@ -134,6 +138,19 @@ class RevisionStatus(StatusModel):
     """When it was superseded or rolled back."""
     target: TargetStatus | None = None
     """What its engine was built for."""
+
+
+class ThroughputStatus(StatusModel):
+    """Throughput that the build of an engine measured, beside the build of the engine that served before it."""
+
+    fingerprint: str
+    """The engine."""
+    before: str
+    """The revision that served before it."""
+    reason: str
+    """AsFast, BuiltSlower or NotComparable."""
+    message: str
+    """Both figures, or why they cannot be compared."""
 
 
 class PinStatus(StatusModel):

@@ -34,7 +34,8 @@ USUAL_SIMILARITY = 0.8
 
 def question(ctx: PassContext, candidate: str, stable: str, number: int, split: Split,
              required: Required | None = None) -> Question:
-    """Of the analysis at step ``number``; a new try of the same revision is another analysis."""
+    """Of the analysis at step ``number``; a new try of the same revision is another analysis, and so is one after
+    traffic went back from it."""
     analysis, latency = ctx.spec.rollout.analysis, ctx.spec.objective.latency
     generates = server_at(ctx.observed, candidate, ctx.spec) is VLLM
     # Texts that are made up show no difference of engines: the first other token changes all that follow. How answers
@@ -42,7 +43,7 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
     alike, awaited = _comparable(ctx) and not generates, required is not None and required.awaited
     tokens = ctx.spec.objective.tokens
     return Question(
-        key="/".join((stable, candidate, str(number), ctx.retry)),
+        key="/".join((stable, candidate, str(number), ctx.retry, *_again(ctx, candidate))),
         stable=stable,
         candidate=candidate,
         model=ctx.obj.served_as,
@@ -68,6 +69,11 @@ def question(ctx: PassContext, candidate: str, stable: str, number: int, split: 
             alike=generates and _comparable(ctx) and _watched_alike(ctx, stable, candidate),
         ),
     )
+
+
+def _again(ctx: PassContext, candidate: str) -> tuple[str, ...]:
+    failed = ctx.rollout.failed_switches if ctx.rollout.candidate == candidate else None
+    return (str(failed),) if failed else ()
 
 
 def _comparable(ctx: PassContext) -> bool:
@@ -142,7 +148,8 @@ def summary(figures: AnalysisStatus | None) -> str:
         return ""
     count = f"{figures.requests} requests, {figures.failures} failed, in {figures.seconds} s"
     if figures.uncompared:
-        count += f"; outputs were not compared: {figures.uncompared}"
+        what = "outputs were not" if figures.ratio else "neither latency nor outputs were"
+        count += f"; {what} compared: {figures.uncompared}"
     if figures.mirrored is not None:
         count += f"; {_live(figures)}"
     if figures.ratio is None or figures.low is None or figures.high is None:

@@ -9,6 +9,7 @@ from enginewright.core.commands import kubectl, plugin
 from enginewright.core.conditions import Finding, no, parse_timestamp, timestamp, yes
 from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
 from enginewright.core.decide.strategy.recreate import wait_for_room
+from enginewright.core.decide.strategy.switched import Switched
 from enginewright.core.decide.target import Target
 from enginewright.core.decide.trouble import starting, starting_trouble
 from enginewright.core.observed import DeploymentView
@@ -29,11 +30,15 @@ def settle(target: Target, wanted: int, memory: RolloutStatus, *, alone: bool) -
     if waiting := wait_for_room(target, memory):
         return waiting
     revision, until = target.revision, _stays_until(target, wanted, memory)
+    switched = Switched.of(target, wanted, memory, _taken_over_since(target, memory) if until else None)
+    if switched and (back := switched.goes_back()):
+        return back
     progress, remembered, requeue = _judge(target, wanted, memory, until)
     took_over = _taken_over_since(target, memory) is not None
     return Desired(
         progress=progress, memory=remembered, requeue=requeue, replicas={revision: wanted}, starts=wanted > 0,
         protected=True, selected=revision, weights={revision: WHOLE}, kept=frozenset({revision}),
+        watch=until is not None, question=switched.question if switched else None,
         stops=Stops.NEVER if until else Stops.SPARING if alone else Stops.DRAINED,
         why=f"traffic goes to revision {revision}", why_started=f"the spec asks for revision {revision}",
         why_scaled=f"{count(wanted, 'replica')} wanted",
@@ -63,7 +68,8 @@ def _judge(target: Target, wanted: int, memory: RolloutStatus,
     remembered = RolloutStatus(
         stable=revision if proven else memory.stable, candidate=revision,
         step=Step.DRAINING if full or since else Step.STARTING, step_start_time=since,
-        readiness_losses=memory.readiness_losses if since else None, analysis=analysis, rolled_back=memory.rolled_back)
+        readiness_losses=memory.readiness_losses if since else None,
+        failed_switches=memory.failed_switches if since else None, analysis=analysis, rolled_back=memory.rolled_back)
     left = (until - ctx.now).total_seconds() if until else PROGRESS_CHECK
     if full:
         message = _draining(revision, others, wanted, took_over=since is not None, until=until)

@@ -192,7 +192,7 @@ def _analysing(state: RolloutState, at: Position) -> Finding:
     if same and state.answer.starved:
         message += f" Promote it unmeasured with {state.ctx.promote_with(revision)}."
         return no(Reason.WAITING_FOR_SAMPLES, message)
-    return no(Reason.ANALYSING, message)
+    return no(state.answer.reason if same and state.answer.reason else Reason.ANALYSING, message)
 
 
 def _share(state: RolloutState, split: Split) -> str:

@@ -135,6 +135,7 @@ class RolloutState:
             weight_step=position.number or None,
             restarts=restarted,
             readiness_losses=self.readiness_losses or None,
+            failed_switches=self.memory.failed_switches if self.known else None,
             analysis=self._figures(position),
             rolled_back=self.memory.rolled_back,
         )
