@@ -41,6 +41,7 @@ class Memory:
     engine: status.EngineStatus | None = None
     rollout: status.RolloutStatus | None = None
     revisions: tuple[status.RevisionStatus, ...] = ()
+    throughput: status.ThroughputStatus | None = None
     pin: status.PinStatus | None = None
     contest: status.ContestStatus | None = None
     autoscaling: status.AutoscalingStatus | None = None
@@ -67,6 +68,7 @@ class Memory:
             engine=status.read(status.EngineStatus, raw.get("engine")),
             rollout=status.read(status.RolloutStatus, raw.get("rollout")),
             revisions=status.read_all(status.RevisionStatus, raw.get("revisions")),
+            throughput=status.read(status.ThroughputStatus, raw.get("throughput")),
             pin=status.read(status.PinStatus, raw.get("pin")),
             contest=status.read(status.ContestStatus, raw.get("contest")),
             autoscaling=status.read(status.AutoscalingStatus, raw.get("autoscaling")),

@@ -26,6 +26,7 @@ ACTIONS = {
     Condition.AVAILABLE: "Serve",
     Condition.SCALING_ACTIVE: "Scale",
     Condition.QUALITY_HELD: "Compare",
+    Condition.THROUGHPUT_HELD: "Compare",
 }
 # Whose reason the event for several pieces of good news has: what people look for, the most wanted first.
 LEADING = (Condition.READY, Condition.ENGINE_BUILT, Condition.ROLLOUT_COMPLETE)
@@ -44,6 +45,7 @@ QUIET = frozenset(
         Reason.MEASURING,
         Reason.UNDECIDED,
         Reason.NOT_MEASURED,
+        Reason.NOT_COMPARABLE,
     }
 )
 # Not True, yet nothing is wrong.

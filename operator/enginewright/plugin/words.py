@@ -34,6 +34,7 @@ WAY = (
     Condition.ACCURACY_VERIFIED,
     Condition.ROLLOUT_COMPLETE,
     Condition.OBJECTIVE_MET,
+    Condition.THROUGHPUT_HELD,
     Condition.SCALING_ACTIVE,
     Condition.QUALITY_HELD,
 )

@@ -14,6 +14,7 @@ from enginewright.core.decide.conditions import rollout as rollout_condition
 from enginewright.core.decide.conditions.evidence import accuracy, objective
 from enginewright.core.decide.conditions.readiness import Readiness
 from enginewright.core.decide.conditions.rollout import Rollout
+from enginewright.core.decide.conditions.throughput import throughput
 from enginewright.core.decide.converge import Converged
 from enginewright.core.decide.desired import Desired
 from enginewright.core.decide.engine.obtain import EngineResult
@@ -54,12 +55,13 @@ def report(ctx: PassContext, found: Findings) -> Plan:
     digest = found.source.memory.digest if target.ctx is ctx else None
     rollout, memory = rollout_condition.verdict(ctx, found.rollout, found.converged, digest)
     proven = accuracy(ctx.spec, engine)
+    held, compared = throughput(target)
     ready = readiness.readiness(ctx, engine, found.scale.wanted, (
         found.source.verdict, engine.verdict, proven, rollout))
     verdicts = (
         ready.ready, ready.available, found.source.verdict, engine.verdict, proven,
         objective(ctx.spec, engine), rollout, scale.verdict(found.scale, found.contest),
-        *([found.quality.verdict] if found.quality.verdict else []),
+        *filter(None, (found.quality.verdict, held)),
     )
     history, old = remember(target, memory), ctx.obj.status.get("conditions")
     decided = (decision_event(found.scale.decision),) if found.scale.decision else ()
@@ -72,6 +74,7 @@ def report(ctx: PassContext, found: Findings) -> Plan:
             "observedGeneration": ctx.obj.generation,
             "conditions": merge(old, verdicts, ctx.obj.generation, ctx.now),
             **_blocks(ctx, found, memory, history, ready.ready),
+            **({"throughput": compared.as_json()} if compared else {}),
         },
         # How often an engine was given up is counted when it has gone.
         status_of_building=("build",) if engine.verdict.reason == Reason.ENGINE_LOST else (),

@@ -149,8 +149,8 @@ class Member:
         return complete if complete.reason in _REFUSED else None
 
 
-_REFUSED = (Reason.ROLLED_BACK, Reason.OBJECTIVE_MISSED, Reason.QUEUE_TIMEOUT_TOO_SHORT, Reason.CACHE_MISSING,
-            Reason.MEMORY_LIMIT_TOO_LOW)
+_REFUSED = (Reason.ROLLED_BACK, Reason.OBJECTIVE_MISSED, Reason.BUILT_SLOWER, Reason.QUEUE_TIMEOUT_TOO_SHORT,
+            Reason.CACHE_MISSING, Reason.MEMORY_LIMIT_TOO_LOW)
 
 
 def says_available(status: Mapping[str, Any]) -> bool:

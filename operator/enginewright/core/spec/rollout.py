@@ -84,6 +84,10 @@ class RolloutSpec(SpecModel):
     """Refuse a new revision that misses spec.objective.latency. One that misses it in the build never starts; one that
     misses it live, where its replicas export latencies, is rolled back. Where too few requests were measured to know
     the percentile, the rollout waits and says how many it takes. What serves already goes on serving."""
+    require_throughput: bool = False
+    """Refuse a new revision when one replica of it does less within the objective than one of what serves, as both
+    builds measured it, by more than analysis.maxSlowdown allows. It never starts, and what serves goes on serving. When
+    false it is rolled out, and condition ThroughputHeld says so."""
 
 
 class PrometheusSpec(SpecModel):

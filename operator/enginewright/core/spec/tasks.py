@@ -110,6 +110,7 @@ FOREIGN_TO_BATCH: tuple[Foreign, ...] = (
     _value("rollout.autoPromote", _NO_REPLICAS, True, remedy="remove it"),
     _value("rollout.analysis.mirror", _NO_REPLICAS, False, remedy="remove it"),
     _value("rollout.requireObjective", _NO_REPLICAS, False, remedy="remove it"),
+    _value("rollout.requireThroughput", _NO_REPLICAS, False, remedy="remove it"),
 )
 
 

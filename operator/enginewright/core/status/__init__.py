@@ -30,6 +30,7 @@ from enginewright.core.status.rollout import (
     RolledBackStatus,
     RolloutStatus,
     TargetStatus,
+    ThroughputStatus,
 )
 from enginewright.core.status.server import LibraryStatus, RuntimeStatus, ServerStatus
 from enginewright.core.status.source import CheckpointStatus, SourceStatus
@@ -73,6 +74,7 @@ __all__ = [
     "SummaryStatus",
     "TargetStatus",
     "TaskStatus",
+    "ThroughputStatus",
     "TokensStatus",
     "TriedProfileStatus",
     "read",

@@ -13,8 +13,8 @@ class ConditionStatus(StatusModel):
     """A Kubernetes condition; healthy is always True."""
 
     type: str
-    """Ready, Available, SourceResolved, EngineBuilt, AccuracyVerified, ObjectiveMet, RolloutComplete, ScalingActive or
-    QualityHeld."""
+    """Ready, Available, SourceResolved, EngineBuilt, AccuracyVerified, ObjectiveMet, RolloutComplete, ScalingActive,
+    QualityHeld or ThroughputHeld."""
     status: Literal["True", "False", "Unknown"]
     """True, False or Unknown; healthy is always True."""
     reason: str

@@ -13,7 +13,7 @@ from enginewright.core.status.engine import CandidateStatus, EngineStatus
 from enginewright.core.status.fleet import ClassStatus, HandoverStatus
 from enginewright.core.status.placement import BatchingStatus, CostStatus, PlacementStatus
 from enginewright.core.status.quality import BatchStatus, QualityStatus
-from enginewright.core.status.rollout import PinStatus, RevisionStatus, RolloutStatus
+from enginewright.core.status.rollout import PinStatus, RevisionStatus, RolloutStatus, ThroughputStatus
 from enginewright.core.status.server import ServerStatus
 from enginewright.core.status.source import SourceStatus
 
@@ -87,6 +87,8 @@ class Status(StatusModel):
     """The revisions, and the state of the rollout."""
     revisions: tuple[RevisionStatus, ...] = ()
     """Revisions that served or were tried, newest first, as many as spec.revisionHistoryLimit says."""
+    throughput: ThroughputStatus | None = None
+    """What one replica of the engine does, beside one of what served before it."""
     pin: PinStatus | None = None
     """The revision that an annotation asks for."""
     contest: ContestStatus | None = None

@@ -26,6 +26,7 @@ from enginewright.core.problems import Problem
 from enginewright.core.published import published
 from enginewright.core.reasons import Condition, Reason
 from enginewright.core.request import build_request, store_claim
+from enginewright.core.spec import Spec
 from enginewright.core.status import BuildStatus, TargetStatus, TriedProfileStatus
 from enginewright.core.way_back import serves
 from enginewright_builder.contract import BuildRequest, CandidateSummary, ResolvedSource, RuntimeRequest
@@ -88,7 +89,7 @@ def _for_fingerprint(ctx: PassContext, resolved: ResolvedSource, placement: Plac
         request = replace(request, bucket=replace(request.bucket, check_digests=True))
     result = EngineResult(
         verdict=_verdict(_WAITS), fingerprint=fingerprint, placement=placement, memory=memory,
-        revision=revision_name(fingerprint, ctx.spec, placement, ctx.config), target=_built_for(request))
+        revision=revision_name(fingerprint, ctx.spec, placement, ctx.config), target=_built_for(request, ctx.spec))
     record = ctx.observed.records.get(fingerprint)
     if record and _usable(ctx, record):
         return _present(ctx, result, record)
@@ -109,13 +110,23 @@ def _for_fingerprint(ctx: PassContext, resolved: ResolvedSource, placement: Plac
     )
 
 
-def _built_for(request: BuildRequest) -> TargetStatus:
+def _built_for(request: BuildRequest, spec: Spec) -> TargetStatus:
     device, runtime = request.device, request.runtime
     what = (device.products[0] if device.products else "any GPU") if device.accelerator == "gpu" else "cpu"
     return TargetStatus(
         device=" ".join(filter(None, (what, device.mig_profile, device.architecture))),
         device_count=max(1, device.gpu_count), server_image=runtime.server_image,
-        backends=", ".join((*runtime.backends, *runtime.python_runtimes)), builder_image=request.builder_image)
+        backends=", ".join((*runtime.backends, *runtime.python_runtimes)), builder_image=request.builder_image,
+        objective=_within(spec))
+
+
+def _within(spec: Spec) -> str:
+    """The latency that a throughput is measured within."""
+    if tokens := spec.objective.tokens:
+        times = ((tokens.ttft_milliseconds, "until the first token"), (tokens.tpot_milliseconds, "for each after it"))
+        return f"p{tokens.percentile:g} " + " and ".join(f"{time:g} ms {what}" for time, what in times if time)
+    latency = spec.objective.latency
+    return f"p{latency.percentile:g} {latency.milliseconds:g} ms" if latency else "any latency"
 
 
 def _since(ctx: PassContext, target: TargetStatus | None, found: Finding) -> Verdict:

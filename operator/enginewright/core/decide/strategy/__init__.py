@@ -1,9 +1,9 @@
 """The desired stage: what is to serve now on the way to the target, by the rollout's strategy.
 
 Who waits comes first (a rollout that is suspended, without its Gateway, superseded, without its engine, refused for
-its objective, its queue or its memory, without a replica, before its turn). Then either nothing else serves, and the
-target is settled; or another revision does, and the target takes over from it: with ``Recreate`` after that has
-stopped, else beside it.
+its objective, its throughput, its queue or its memory, without a replica, before its turn). Then either nothing else
+serves, and the target is settled; or another revision does, and the target takes over from it: with ``Recreate`` after
+that has stopped, else beside it.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from enginewright.core.decide.strategy.waiting import (
     without_objective,
     without_queue_time,
     without_replicas,
+    without_throughput,
     without_turn,
 )
 from enginewright.core.decide.target import Target
@@ -48,8 +49,8 @@ def desire(target: Target, wanted: int) -> Desired:
 
 def _desire(target: Target, wanted: int) -> Desired:
     ctx, stable = target.ctx, target.ctx.serving.stable
-    for waits in (without_gateway, withdraw, without_engine, without_objective, without_queue_time, without_cache,
-                  without_memory, without_replicas):
+    for waits in (without_gateway, withdraw, without_engine, without_objective, without_throughput,
+                  without_queue_time, without_cache, without_memory, without_replicas):
         if waiting := waits(target, wanted):
             return waiting
     if none_serves(target, wanted):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from enginewright.core.decide.objective import Shown, shown
-from enginewright.core.decide.target import Target, Why
+from enginewright.core.decide.target import Target
 from enginewright.core.published import Published, published
-from enginewright.core.way_back import served
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,14 +20,8 @@ class Required:
 def on_trial(target: Target) -> Published | None:
     """What the build measured of a target that has to keep the objective. None of one that has served, that a user goes
     back to, or that stands in for what was given up; and where the spec does not ask."""
-    ctx, revision, record = target.ctx, target.revision, target.engine.record
-    if not ctx.spec.rollout.require_objective or record is None or target.reason is not Why.ASKED_FOR:
-        return None
-    if target.pin.followed or revision == ctx.wishes.back:
-        return None
-    stable = ctx.serving.stable.revision if ctx.serving.stable else ""
-    relied_on = (stable, ctx.rollout.stable, served(ctx.memory.revisions))
-    return None if revision in relied_on else published(record.outcome)
+    record = target.untried if target.ctx.spec.rollout.require_objective else None
+    return published(record.outcome) if record else None
 
 
 def required(target: Target, *, awaited: bool) -> Required | None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from enginewright.core.conditions import Finding, no, open_question
 from enginewright.core.context import LOOK_AGAIN, PassContext
 from enginewright.core.decide import fit
+from enginewright.core.decide.built import beside_stable
 from enginewright.core.decide.desired import PROGRESS_CHECK, Desired, Stops
 from enginewright.core.decide.objective import Shown, measured, shown
 from enginewright.core.decide.strategy.back import alone, as_it_is, give_share_back, shares_traffic, wrong
@@ -116,6 +117,20 @@ def without_objective(target: Target, wanted: int) -> Desired | None:
             f"{ctx.promote_unbegun_with(target.revision)}{meanwhile}."))
 
     return _refused(ctx, wanted, "spec.rollout.requireObjective refuses it", says)
+
+
+def without_throughput(target: Target, wanted: int) -> Desired | None:
+    """None unless the spec requires the throughput of what serves, and the builds show that the target has less. A
+    rollout that has passed its analysis goes on."""
+    ctx = target.ctx
+    found = beside_stable(target) if ctx.spec.rollout.require_throughput and not taken_over(target) else None
+    if found is None or found.reason != Reason.BUILT_SLOWER:
+        return None
+    return _refused(ctx, wanted, "spec.rollout.requireThroughput refuses it", lambda meanwhile: no(
+        Reason.BUILT_SLOWER,
+        f"Revision {target.revision} does not start, as spec.rollout.requireThroughput is true. {found.message} Give "
+        f"spec.engine.buildBudgetSeconds more and rebuild, raise maxSlowdown, or set spec.rollout.requireThroughput to "
+        f"false{meanwhile}."))
 
 
 def without_queue_time(target: Target, wanted: int) -> Desired | None:

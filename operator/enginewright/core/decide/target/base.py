@@ -13,7 +13,7 @@ from enginewright.core.request import store_claim
 from enginewright.core.spec import Spec, parse_spec
 from enginewright.core.spec.validate import reach_problems
 from enginewright.core.status import PinStatus, RolledBackStatus
-from enginewright.core.way_back import LIVE
+from enginewright.core.way_back import LIVE, served
 
 
 class Why(Enum):
@@ -61,6 +61,17 @@ class Target:
     def plain(self) -> bool:
         """Whether it is what the spec asks for, and nothing is amiss with what an annotation says."""
         return self.reason is Why.ASKED_FOR and not (self.pin.followed or self.pin.problem)
+
+    @property
+    def untried(self) -> EngineRecord | None:
+        """Its engine, where it has not served yet. None of one that has, that a user goes back to, or that stands in
+        for what was given up."""
+        ctx = self.ctx
+        if self.reason is not Why.ASKED_FOR or self.pin.followed or self.revision == ctx.wishes.back:
+            return None
+        stable = ctx.serving.stable.revision if ctx.serving.stable else ""
+        relied_on = (stable, ctx.rollout.stable, served(ctx.memory.revisions))
+        return None if self.revision in relied_on else self.engine.record
 
     def rejection(self, revision: str) -> RolledBackStatus | None:
         """Why ``revision`` was given up, if it was and no user has asked for another try."""
