@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from enginewright.core.problems import Problem
+from enginewright.core.spec.interface import MAX_PIXELS, ImageSizeSpec, InputSpec, PreprocessSpec
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import MAX_PIXELS, ImageSizeSpec, InputSpec, PreprocessSpec
 from enginewright.core.spec.text_rules import is_text
 
 # Batch, channels, height and width.

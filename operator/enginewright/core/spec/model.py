@@ -9,11 +9,12 @@ from pydantic import Field
 from enginewright.core.spec.base import SpecModel
 from enginewright.core.spec.batch import BatchSpec
 from enginewright.core.spec.engine import AccuracySpec, EngineSpec, ObjectiveSpec
+from enginewright.core.spec.interface import InterfaceSpec
 from enginewright.core.spec.placement import PlacementSpec
 from enginewright.core.spec.quality import QualitySpec
 from enginewright.core.spec.rollout import AutoscalingSpec, RolloutSpec
 from enginewright.core.spec.serving import BatchingSpec, InstancesSpec, ServingSpec, StoreSpec
-from enginewright.core.spec.source import InterfaceSpec, SourceSpec
+from enginewright.core.spec.source import SourceSpec
 from enginewright_builder.contract import BUDGET_SECONDS, GENERATE_BUDGET_SECONDS
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from enginewright.core.problems import Problem
+from enginewright.core.spec.interface import InterfaceSpec
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import InterfaceSpec
 
 _FIELD = "spec.interface.padding"
 

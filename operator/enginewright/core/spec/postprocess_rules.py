@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from enginewright.core.problems import Problem
 from enginewright.core.spec.engine import TaskSpec
+from enginewright.core.spec.interface import DetectionSpec, InterfaceSpec, PostprocessStepSpec
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import DetectionSpec, InterfaceSpec, PostprocessStepSpec
 from enginewright_builder.contract import INDICES
 
 TOP_K, OBJECT_DETECTION = "topK", "objectDetection"

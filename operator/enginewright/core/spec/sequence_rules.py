@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from enginewright.core.problems import Problem
+from enginewright.core.spec.interface import InputSpec, InterfaceSpec
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import InputSpec, InterfaceSpec
 
 _FIELD = "spec.interface.sequenceBatching.state"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from enginewright.core.problems import Problem
+from enginewright.core.spec.interface import InputSpec
 from enginewright.core.spec.parse import show
-from enginewright.core.spec.source import InputSpec
 
 # Of one row: a text, or a pair.
 _SIDES = (1, 2)

@@ -13,6 +13,7 @@ from enginewright.core.spec.constant_rules import constant_problems
 from enginewright.core.spec.engine import CPU_PRECISIONS, CheckpointSpec
 from enginewright.core.spec.fleet import fleet_problems, member_name
 from enginewright.core.spec.image_rules import image_problems
+from enginewright.core.spec.interface import InputSpec, InterfaceSpec
 from enginewright.core.spec.model import Spec
 from enginewright.core.spec.padding_rules import padding_problems
 from enginewright.core.spec.parse import show
@@ -26,7 +27,6 @@ from enginewright.core.spec.resources import ResourcesSpec
 from enginewright.core.spec.response_cache_rules import response_cache_problems
 from enginewright.core.spec.schedule_rules import schedule_problems
 from enginewright.core.spec.sequence_rules import state_problems
-from enginewright.core.spec.source import InputSpec, InterfaceSpec
 from enginewright.core.spec.tasks import batch_problems, generates, sequence_problems, task_problems
 from enginewright.core.spec.text_rules import text_problems
 from enginewright_builder.contract import CAPTURE_SECRET, ENERGY, OBJECTIVE_MET, SIGNING_SECRET
