@@ -75,7 +75,8 @@ class RolloutSpec(SpecModel):
     Service."""
     scale_down_delay_seconds: int = Field(default=30, ge=0, le=3600)
     """With BlueGreen: how long the old revision stays after the switch, at full strength and without traffic. It takes
-    the traffic back when no replica of the new one answers in that time; the third time the new one is given up."""
+    the traffic back when no replica of the new one answers in that time, the third time for good, or when the new one
+    fails more inferences than the old one did before, the second time for good."""
     auto_promote: bool = True
     """Promote after a good analysis without asking. When false, the rollout waits for the annotation
     enginewright.io/promote: after the last step, whose share the new revision keeps meanwhile; with Recreate, before

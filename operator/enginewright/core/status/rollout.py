@@ -45,7 +45,7 @@ class AnalysisStatus(StatusModel):
     time: str | None = Field(default=None, json_schema_extra=TIME)
     """When these figures were taken."""
     uncompared: str | None = None
-    """Why outputs were not compared that should have been."""
+    """Why outputs were not compared that should have been; without a ratio, latency neither."""
     mirrored: int | None = None
     """Live requests that both answered, where rollout.analysis.mirror asks for it."""
     agreement: float | None = None
