@@ -82,21 +82,51 @@ class Resolved:
 
 def resolve(request: BuildRequest, scratch: Path) -> Resolved:
     """Raises :class:`UserError` with the field to change, :class:`TransientError` when trying again may help."""
+    _check_before_fetch(request)
+    path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
+                                                         digest=request.source.digest,
+                                                         check=asked_for(request.signature)))
+    located = locate(path, request.source.format, scratch / places.UNPACKED)
+    beside = path if path.is_dir() else located.path  # where a model's further files are
+    _check_source(request, path, located)
+    metric_graph = find_metric(request.accuracy.metric, beside)
+    _check_top1(located, request)
+    notes = list(located.notes)
+    half, other = captured.halves(request)
+    evaluation, evaluation_digest = _data(request, located, captured.evaluation_of(request), EVALUATION,
+                                          scratch / places.EVALUATION, half, notes)
+    calibration, calibration_digest = _data(request, located, captured.calibration_of(request, evaluation_digest),
+                                            CALIBRATION, scratch / places.CALIBRATION, other, notes)
+    words = vocabulary(request.accuracy.task, beside) if request.accuracy.task else None
+    evaluation = _evaluation(request, located, beside, evaluation, notes)
+    calibration = _calibration(request, located, evaluation, calibration, notes)
+    source = ResolvedSource(digest=digest, format=located.format, size_bytes=size_bytes(path),
+                            evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
+    request = _with_digests(request, source)
+    # What is there already takes no room, nor the right to write.
+    if request.store_path and not (engines := store.of(request)).holds(request.fingerprint()):
+        engines.check_writable(source.size_bytes)
+    return Resolved(request=request, located=located, source=source, evaluation=evaluation,
+                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes), vocabulary=words)
+
+
+def _check_before_fetch(request: BuildRequest) -> None:
+    """What can be known before anything is fetched."""
     check_choice(request.engine.backend, request.engine.precision, request.device)
     check_gate(request.accuracy.metric, request.accuracy.tolerance)
     check_task(request.accuracy)
     captured.check_no_labels(request)
     _check_numbers(request)
     check_request(request)
-    own = of_source(request.interface)
-    stated = without_steps(own)
+    stated = without_steps(of_source(request.interface))
     if stated is not None and stated.inputs:
         checked(stated, shapes_known=True)
-    path, digest = fetch(request.source.uri, FetchContext(mounts=request.mounts, scratch=scratch / places.SOURCE,
-                                                         digest=request.source.digest,
-                                                         check=asked_for(request.signature)))
-    located = locate(path, request.source.format, scratch / places.UNPACKED)
-    beside = path if path.is_dir() else located.path  # where a model's further files are
+
+
+def _check_source(request: BuildRequest, path: Path, located: Located) -> None:
+    """The source at ``path`` beside what the interface states of it."""
+    own = of_source(request.interface)
+    stated = without_steps(own)
     if request.interface is not None and request.interface.sequence_batching:
         check_sequences(located.format, request.interface)
         check_folder(request.interface, path)
@@ -108,32 +138,26 @@ def resolve(request: BuildRequest, scratch: Path) -> Resolved:
         check_detection_source(located, step, f"spec.interface.postprocess[{index}].detection.fromSource")
     _check_images(located, stated)
     _check_format(located, own)
-    metric_graph = find_metric(request.accuracy.metric, beside)
-    _check_top1(located, request)
-    notes = list(located.notes)
-    half, other = captured.halves(request)
-    evaluation, evaluation_digest = _data(request, located, captured.evaluation_of(request), EVALUATION,
-                                          scratch / places.EVALUATION, half, notes)
-    calibration, calibration_digest = _data(request, located, captured.calibration_of(request, evaluation_digest),
-                                            CALIBRATION, scratch / places.CALIBRATION, other, notes)
-    words = vocabulary(request.accuracy.task, beside) if request.accuracy.task else None
-    if evaluation is not None:
-        evaluation = check_columns(evaluation, request.accuracy, beside)
-        evaluation = _distinct(_fitting(located, request.interface, evaluation, EVALUATION), "evaluation", notes)
-        check_gate(request.accuracy.metric, request.accuracy.tolerance, len(evaluation))
-        _check_beside(located, request, evaluation, notes)
-    if calibration is not None:
-        calibration = _distinct(_fitting(located, request.interface, calibration, CALIBRATION), "calibration", notes)
-        if evaluation is not None:
-            calibration = _apart(request, evaluation, calibration, notes)
-    source = ResolvedSource(digest=digest, format=located.format, size_bytes=size_bytes(path),
-                            evaluation_digest=evaluation_digest, calibration_digest=calibration_digest)
-    request = _with_digests(request, source)
-    # What is there already takes no room, nor the right to write.
-    if request.store_path and not (engines := store.of(request)).holds(request.fingerprint()):
-        engines.check_writable(source.size_bytes)
-    return Resolved(request=request, located=located, source=source, evaluation=evaluation,
-                    calibration=calibration, metric_graph=metric_graph, notes=tuple(notes), vocabulary=words)
+
+
+def _evaluation(request: BuildRequest, located: Located, beside: Path, samples: SampleFile | None,
+                notes: list[str]) -> SampleFile | None:
+    """With labels from ``beside`` the model, where accuracy goes by them."""
+    if samples is None:
+        return None
+    samples = check_columns(samples, request.accuracy, beside)
+    samples = _distinct(_fitting(located, request.interface, samples, EVALUATION), "evaluation", notes)
+    check_gate(request.accuracy.metric, request.accuracy.tolerance, len(samples))
+    _check_beside(located, request, samples, notes)
+    return samples
+
+
+def _calibration(request: BuildRequest, located: Located, evaluation: SampleFile | None, samples: SampleFile | None,
+                 notes: list[str]) -> SampleFile | None:
+    if samples is None:
+        return None
+    samples = _distinct(_fitting(located, request.interface, samples, CALIBRATION), "calibration", notes)
+    return samples if evaluation is None else _apart(request, evaluation, samples, notes)
 
 
 def _check_numbers(request: BuildRequest) -> None:
