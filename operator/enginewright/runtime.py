@@ -104,24 +104,7 @@ class Operator:
         kube.tell_writes(self.memory.wrote)
         self.logs = LogReader(kube, self.queue.add)
         self.schema = ServedSchema(kube)
-        recorder = EventRecorder(kube, socket.gethostname())
-        parts = Parts(
-            world=World(
-                kube, lambda: datetime.now(UTC), time.monotonic, config=options.config, logs=self.logs,
-                records=RecordReader(kube, lambda why: metrics.skipped.labels(why).inc(), self.memory),
-                nodes=NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
-                quality=QualityReader(quality, time.monotonic) if quality else None, memory=self.memory,
-            ),
-            actor=Actor(kube, metrics.acted),
-            reporter=Reporter(kube, recorder, self.schema, metrics.status_writes.inc),
-            signals=self.signals,
-            known=self.known,
-            exposed=Exposed(),
-            config=options.config,
-            looked=lambda where: metrics.looks.labels(where).inc(),
-            urgent=lambda: self.queue.rising > 1,
-            crowded=lambda: self.queue.waiting(Lane.ASKED) > 0,
-        )
+        parts = self._parts(options, kube, quality)
         metrics.registry.register(parts.exposed)
         metrics.registry.register(Metered(self.signals.drawn))
         reader = ReferenceReader(kube, parts.world.now, options.namespaces, options.config.default_store)
@@ -143,6 +126,24 @@ class Operator:
             limits=HealthLimits(resync_age=max(HealthLimits.resync_age, 3 * options.resync)),
         )
         self._expose()
+
+    def _parts(self, options: Options, kube: KubeClient, quality: QualityClient | None) -> Parts:
+        """What a pass is made of, from reading to reporting."""
+        metrics = self.metrics
+        world = World(
+            kube, lambda: datetime.now(UTC), time.monotonic, config=options.config, logs=self.logs,
+            records=RecordReader(kube, lambda why: metrics.skipped.labels(why).inc(), self.memory),
+            nodes=NodeReader(kube, time.monotonic) if options.config.observe_nodes else None,
+            quality=QualityReader(quality, time.monotonic) if quality else None, memory=self.memory,
+        )
+        recorder = EventRecorder(kube, socket.gethostname())
+        return Parts(
+            world=world, actor=Actor(kube, metrics.acted),
+            reporter=Reporter(kube, recorder, self.schema, metrics.status_writes.inc),
+            signals=self.signals, known=self.known, exposed=Exposed(), config=options.config,
+            looked=lambda where: metrics.looks.labels(where).inc(),
+            urgent=lambda: self.queue.rising > 1, crowded=lambda: self.queue.waiting(Lane.ASKED) > 0,
+        )
 
     def _expose(self) -> None:
         gauge = self.metrics.gauge
