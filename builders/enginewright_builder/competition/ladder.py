@@ -112,16 +112,7 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
     shelf = Shelf()
     context = replace(context, buckets=context.buckets or tuple(sorted({1, context.max_batch_size})), shelf=shelf)
     plans = _plans(engines, precision, context)
-    context.progress(0.0, "asking the source model")
-    references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
-    usual_answers(references)  # looks whether there is something to compare with
-    metric = gate.metric or gate.accuracy.metric
-    if not isinstance(metric, str):
-        try_metric(metric, references)
-    every = [*engines, *(one for one in gate.fallback if one not in engines)]
-    workshop = Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
-                        evaluation=gate.evaluation, calibration=gate.calibration, worst_layers=gate.worst_layers,
-                        references=references, beside=_beside(gate, references))
+    workshop = _workshop(engines, model, source, context, gate)
     agenda = _agenda(plans, workshop, gate)
     ascent = Ascent(workshop=workshop, source=source, agenda=agenda, objective=gate.objective,
                     budget=gate.budget, measure_seconds=gate.measure_seconds, stop_when=gate.stop_when,
@@ -139,14 +130,35 @@ def climb(engines: Sequence[Engine], precision: str, model: ExportedModel, sourc
         judgement, heats = fallback.serve_source(ascent, gate.fallback, judgement, heats, source.candidate)
     summaries = tuple(one.summary(max(judgement.used)) for one in judgement.candidates)
     if not judgement.shipped:
-        if any(one.starved for one in judgement.candidates):
-            # What it would have come to is unknown: a larger slice, or a GPU that nothing else uses, may show it.
-            named = ", ".join(one.name for one in judgement.candidates if one.starved)
-            raise TransientError("OutOfMemory", f"{named}: {NO_DEVICE_MEMORY}; and no other candidate may be served",
-                                 remedy="build on a GPU or slice with more memory, or lower spec.engine.maxBatchSize")
-        error = _nothing(judgement, summaries, ascent, gate, source.name, precision)
-        raise without_source(error) if gate.fallback else error
+        raise _refusal(judgement, summaries, ascent, gate, source.name, precision)
     return _climbed(judgement, summaries, heats, ascent)
+
+
+def _workshop(engines: Sequence[Engine], model: ExportedModel, source: SourceModel, context: BuildContext,
+              gate: Gate) -> Workshop:
+    """With the source's answers, once it is known that there is something to compare with."""
+    context.progress(0.0, "asking the source model")
+    references = remembered(map(source.run, gate.evaluation.batches), context.workspace / "references")
+    usual_answers(references)  # looks whether there is something to compare with
+    metric = gate.metric or gate.accuracy.metric
+    if not isinstance(metric, str):
+        try_metric(metric, references)
+    every = [*engines, *(one for one in gate.fallback if one not in engines)]
+    return Workshop(engines=every, model=model, context=context, accuracy=gate.accuracy, metric=metric,
+                    evaluation=gate.evaluation, calibration=gate.calibration, worst_layers=gate.worst_layers,
+                    references=references, beside=_beside(gate, references))
+
+
+def _refusal(judgement: Judgement, summaries: tuple[CandidateSummary, ...], ascent: Ascent, gate: Gate, source: str,
+             precision: str) -> Exception:
+    """Why nothing is to be served."""
+    if any(one.starved for one in judgement.candidates):
+        # What it would have come to is unknown: a larger slice, or a GPU that nothing else uses, may show it.
+        named = ", ".join(one.name for one in judgement.candidates if one.starved)
+        return TransientError("OutOfMemory", f"{named}: {NO_DEVICE_MEMORY}; and no other candidate may be served",
+                              remedy="build on a GPU or slice with more memory, or lower spec.engine.maxBatchSize")
+    error = _nothing(judgement, summaries, ascent, gate, source, precision)
+    return without_source(error) if gate.fallback else error
 
 
 def _agenda(plans: Sequence[Plan], workshop: Workshop, gate: Gate) -> Agenda:
