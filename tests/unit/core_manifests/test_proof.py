@@ -160,7 +160,7 @@ def test_the_shell_answers_each_time_that_the_prover_asks(script: str, tmp_path:
     monkeypatch.setattr(witness, "ANSWER_SECONDS", 240.0)
     asks = Witness(tmp_path, tmp_path)
     with running(script, tmp_path, "/bin/sh", "-c", "sleep 240", "server"):
-        said = [asyncio.run(asks.said()) for _ in range(2)]
+        said = [asyncio.run(asks.processes()) for _ in range(2)]
     assert [text.splitlines()[0] for text in said] == ["asked 1", "asked 2"]
     assert all(memory_in(text).resident > 0 for text in said)
 
