@@ -12,9 +12,9 @@ TOTAL_BYTES, FREE_SHARE = 16 << 30, 0.25
 class FakeDriver:
     """Each call returns the status 0, as in C, but for a device that there is not. Subclasses differ in one thing."""
 
-    name, files, starts, cuda = b"NVIDIA H200", (CUDA, NVML, TENSORRT, BUILDS), True, 13_010
-    # By ordinal.
-    free: tuple[int, ...] = (5 << 30,)
+    name, starts, cuda = b"NVIDIA H200", True, 13_010
+    files: tuple[str, ...] = (CUDA, NVML, TENSORRT, BUILDS)
+    free: tuple[int, ...] = (5 << 30,)  # by ordinal
 
     def __init__(self, file: str) -> None:
         if file not in self.files:
