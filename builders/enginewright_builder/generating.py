@@ -31,6 +31,7 @@ from enginewright_builder.generate.competition import candidates_of, settings_of
 from enginewright_builder.generate.figures import Objective
 from enginewright_builder.generate.gate import Judgement
 from enginewright_builder.generate.kept_prompts import keep_prompts
+from enginewright_builder.generate.reach import unreached
 from enginewright_builder.generate.reading import lengths
 from enginewright_builder.generate.resolving import ResolvedModel
 from enginewright_builder.generate.server import VllmServer
@@ -53,6 +54,8 @@ from enginewright_builder.triton.repository import place
 
 # Of the time budget, what each configuration gets of load, in seconds: more adds little certainty.
 LOAD_SHARE, LOAD_SECONDS = 0.03, (3.0, 40.0)
+# Likewise, for each of what the gate compares beside the beginnings of all answers.
+REACH_SHARE, REACH_SECONDS = 0.02, (3.0, 60.0)
 # What no server reads: weights that would run code when they are opened, and code.
 _LEFT_OUT = (*PICKLE_SUFFIXES, ".py")
 
@@ -68,7 +71,8 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         read = _read(resolved)
     aim = _aim(request)
     bench = Bench(folder=resolved.model.path, asks=resolved.asks, aim=aim, tolerance=request.accuracy.tolerance,
-                  load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS), budget=budget, open=server,
+                  load_seconds=budget.share(LOAD_SHARE, LOAD_SECONDS),
+                  reach_seconds=budget.share(REACH_SHARE, REACH_SECONDS), budget=budget, open=server,
                   checkpoints={name: one.path for name, one in resolved.checkpoints.items()},
                   drafts={name: one.path for name, one in resolved.drafts.items()}, stop_when=request.engine.stop_when)
     result = run_on_time(_compete(bench, resolved, read, here, steps))
@@ -83,10 +87,12 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         if draft := document.settings.draft:
             _place_model(resolved.drafts[draft].path, staging / DRAFT_FOLDER)
         write_serving(document, staging)
-        (staging / SMOKE_FILE).write_text(smoke_file(result.known.records, result.shipped.smoke_tokens),
+        (staging / SMOKE_FILE).write_text(smoke_file(result.known.yardstick.records,
+                                                     result.shipped.smoke_prompts, result.shipped.smoke_tokens),
                                           encoding="utf-8")
         if request.keep_reference:
-            keep_prompts(staging, result.known.records, result.known.floor, request.accuracy.tolerance)
+            keep_prompts(staging, result.known.yardstick.records, result.known.yardstick.floor,
+                         request.accuracy.tolerance)
         write_generate_report(_report(resolved, outcome, result, read, steps, aim, machine), staging)
         manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")
@@ -128,7 +134,7 @@ def _aim(request: BuildRequest) -> Aim:
 
 
 def summary(trial: Trial) -> CandidateSummary:
-    """Accuracy is the agreement of next tokens, and its lower bound what is lost beyond the noise floor at most."""
+    """Accuracy is the agreement of next tokens."""
     accuracy, accuracy_low = _agreement(trial.judgement) if trial.judgement else (None, None)
     return CandidateSummary(
         backend=SERVER, precision=trial.precision, batch=0, verdict=trial.verdict, reason=trial.reason, name=trial.name,
@@ -146,8 +152,10 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving, machi
         name=document.name, precision=document.precision, server=document.server,
         server_version=document.server_version, words=document.words, environment=document.environment,
         gain=result.gain, tokens=_tokens(document.load),
-        objective_met=shown(document.load, document.aim), requests=document.load.again,
+        objective_met=shown(document.load, document.aim),
+        requests=document.load.again if document.aim.asked else 0,
         requests_to_show=to_show(document.load, document.aim), accuracy=accuracy, accuracy_low=accuracy_low,
+        noise_floor=round(document.gate.disagreement.floor, 6),
         divergence_high=round(document.gate.divergence.high, 6), prompts=document.gate.prompts,
         device=hardware(resolved.request.device, machine).device, device_class=devices, device_count=count,
         load_seconds=round(document.start_seconds, 1), size_bytes=sum(map(size_bytes, folders)),
@@ -156,9 +164,9 @@ def _published(resolved: ResolvedModel, result: Result, document: Serving, machi
 
 
 def _agreement(judgement: Judgement) -> tuple[float, float]:
-    """And its lower bound."""
+    """And its lower bound: what the reference itself loses, and by the upper bound what is lost beyond that."""
     loss = judgement.disagreement
-    return round(1 - loss.value, 6), round(1 - loss.high, 6)
+    return round(1 - loss.value, 6), round(max(0.0, 1 - loss.floor - loss.high), 6)
 
 
 def _tokens(point: Point) -> TokenFigures:
@@ -204,6 +212,11 @@ def _notes(result: Result, aim: Aim, wishes: GenerateRequest) -> list[str]:
         notes.append(f"Whether the objective is met is not known: {result.shipped.best.again:,} requests kept it when "
                      f"the load was put on once more, and it takes {needed:,} to say so. Write a larger "
                      "buildBudgetSeconds and rebuild, or ask for a lower percentile.")
+    if not result.shipped.best.again:
+        notes.append("No time was left to put the load that ships on once more: its figures are those that it was "
+                     "chosen by. Write a larger buildBudgetSeconds and rebuild.")
+    assert result.shipped.judgement is not None
+    notes += unreached(result.shipped.judgement, result.known.yardstick, result.shipped.arguments)
     if not result.confirmed and chosen(result.trials).name != result.trials[0].name:
         notes.append("vLLM's own settings ship: they could not be measured again at the end, and only what is better "
                      "than both measurements ships. Write a larger buildBudgetSeconds and rebuild.")

@@ -108,7 +108,7 @@ def _language_model(model: GenerateSummary, how: str) -> Text:
         f" on {model.server} {model.server_version}, {how}: {model.gain:.2f}× what the "
         f"unquantised model serves by default, {load.output_rate:.1f} tokens/s at p99 {load.ttft_p99_ms:.0f} ms to "
         f"the first token and {load.tpot_p99_ms:.1f} ms for each after it, {load.concurrency} requests in flight; "
-        f"agreement ≥ {model.accuracy_low:.4f} on {model.prompts} prompts")
+        f"agreement ≥ {model.accuracy_low:.4f} on {model.prompts} prompts, noise floor {model.noise_floor:.4f}")
 
 
 def _engine(engine: EngineSummary, how: str) -> Text:

@@ -18,10 +18,12 @@ import numpy as np
 
 from demo.language_model import TOPICS
 from enginewright_builder.accuracy.rules import samples_advised
+from enginewright_builder.generate.answer import Step
+from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Client
-from enginewright_builder.generate.gate import Judgement, Loss, Record, Scored, judge, score
+from enginewright_builder.generate.comparing import AT_ONCE, FLOOR_PART, Yardstick, compared
+from enginewright_builder.generate.gate import Judgement, Loss, Record, Scored, score
 from enginewright_builder.generate.teacher import Prompt, hold, record
-from enginewright_builder.generate.trial import AT_ONCE, FLOOR_AT_ONCE
 from language_gate.sabotage import SABOTAGES, Change, Weights
 from language_gate.server import Reloading, variant
 from language_gate.shape import Shape
@@ -57,16 +59,24 @@ def prompts() -> list[Prompt]:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """What the model itself chose for all prompts, and how far it differs from itself."""
+    """What the model itself chose for all prompts, and how far it differs from itself: ``held`` are its choices when it
+    was asked again, and ``floor`` their scores."""
 
     records: Sequence[Record]
+    held: Sequence[Sequence[Step]]
     floor: Sequence[Scored]
 
     @classmethod
     async def of(cls, client: Client) -> Reference:
         records = await record(client, prompts(), MAX_TOKENS, concurrency=AT_ONCE)
-        held = await hold(client, records, concurrency=FLOOR_AT_ONCE)
-        return cls(records=records, floor=[score(one, steps) for one, steps in zip(records, held, strict=True)])
+        held = await hold(client, records, concurrency=AT_ONCE // FLOOR_PART)
+        return cls(records=records, held=held,
+                   floor=[score(one, steps) for one, steps in zip(records, held, strict=True)])
+
+    def yardstick(self, which: slice, tolerance: float) -> Yardstick:
+        """Without time for more than the beginnings of answers, which these are."""
+        return Yardstick(records=tuple(self.records[which]), floor=tuple(self.floor[which]), held=self.held[which],
+                         tolerance=tolerance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +116,7 @@ class Bench:
         weights = dict(self.weights)
         change(weights, Shape.of(self.model), np.random.default_rng([17, seed]))
         await self.server.take(variant(self.model, self.folder, weights))
-        return judge(self.reference.floor[which], await self._scored(which), tolerance)
+        return (await compared(self.client, self.reference.yardstick(which, tolerance), ServerArguments()))[0]
 
     async def _scored(self, which: slice) -> list[Scored]:
         records = self.reference.records[which]

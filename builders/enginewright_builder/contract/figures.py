@@ -246,17 +246,19 @@ class GenerateSummary(_Counted):
     """The configuration of a language model's server that was published, as it was measured: one replica of
     ``device_count`` devices. :data:`SERVING_FILE` says how it is started.
 
-    ``accuracy`` is the share of next tokens that are the unquantised model's, ``accuracy_low`` 1 less the upper 95 %
-    bound of what is lost beyond the noise floor, ``divergence_high`` that bound of the divergence in bits. ``gain`` is
-    against the unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked
-    for. ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of
-    the server's command line, after the model's folder; ``environment`` has the variables that it was proven with.
+    ``accuracy`` is the share of next tokens that are the unquantised model's, ``noise_floor`` the share that this model
+    itself chooses otherwise when it is asked again, and ``accuracy_low`` 1 less that and less the upper 95 % bound of
+    what is lost beyond it (in records of older builds, without ``noise_floor``, less that bound alone).
+    ``divergence_high`` is the upper bound of the divergence beyond its own floor, in bits. ``gain`` is against the
+    unquantised model by the server's own settings: goodput, or tokens a second where no objective was asked for.
+    ``load_seconds`` is how long the server took until it was ready. ``memory_bytes`` 0: unknown. ``words`` are of the
+    server's command line, after the model's folder; ``environment`` has the variables that it was proven with.
     ``requests`` are those of the load that ships, which was put on once more after it was chosen: 0 where that was not
-    done, as without an objective. ``requests_to_show``: how many it takes to say that the objective is met, where
-    fewer kept it (``objective_met`` is False then).
-    ``work`` is of the load of ``tokens``; None in records of older builders. ``checkpoint`` names that of the
-    request whose files were published; empty where they are the source's. ``draft`` names that of the request which
-    proposes tokens: its files were published, too, and :data:`DRAFT_PLACE` among the words stands for their folder."""
+    done, as without an objective. ``requests_to_show``: how many it takes to say that the objective is met, where fewer
+    kept it (``objective_met`` is False then). ``work`` is of the load of ``tokens``; None in records of older builders.
+    ``checkpoint`` names that of the request whose files were published; empty where they are the source's. ``draft``
+    names that of the request which proposes tokens: its files were published, too, and :data:`DRAFT_PLACE` among the
+    words stands for their folder."""
 
     name: str
     precision: str
@@ -282,3 +284,4 @@ class GenerateSummary(_Counted):
     draft: str = ""
     requests: int = 0
     requests_to_show: int = 0
+    noise_floor: float = 0.0

@@ -75,12 +75,14 @@ class Client:
             reader.error = reader.error or type(error).__name__
         return reader.answer(time.monotonic())
 
-    async def decode(self, prompt: Sequence[int], max_tokens: int, *, past_end: bool = False) -> list[Step]:
+    async def decode(self, prompt: Sequence[int], max_tokens: int, *, past_end: bool = False,
+                     salt: str = "") -> list[Step]:
         """The most likely continuation with its log-probabilities; at least one step. ``past_end``: also behind the
-        token that ends a text. Raises :class:`UserError` ``ServerRefused`` and :class:`TransientError`
-        ``ServerUnavailable``."""
+        token that ends a text. Prompts of different ``salt`` share nothing of the prefix cache. Raises
+        :class:`UserError` ``ServerRefused`` and :class:`TransientError` ``ServerUnavailable``."""
         body = {"model": self.model, "prompt": list(prompt), "max_tokens": max_tokens, "temperature": 0.0,
-                "logprobs": LOGPROBS, "return_tokens_as_token_ids": True, "ignore_eos": past_end}
+                "logprobs": LOGPROBS, "return_tokens_as_token_ids": True, "ignore_eos": past_end,
+                **({"cache_salt": salt} if salt else {})}
         found = await self._read("/v1/completions", body, lambda answer: steps(answer["choices"][0]["logprobs"]))
         if not found:
             raise self._refused("/v1/completions", "it answered without a token")

@@ -7,7 +7,11 @@ for distributions without a token in common). Tokens of one text are not indepen
 mean of its places.
 
 The reference held against itself, at another number of parallel requests, gives the **floor**. What counts is what a
-candidate loses beyond it, by an upper 95 % bound that assumes nothing of how losses are spread.
+candidate loses beyond it, by an upper 95 % bound that assumes nothing of how losses are spread. So of all its tokens
+the floor and the tolerance together may be others, and both numbers are said.
+
+The **beginnings** of all answers prove that. Other **parts** (:class:`Compared`), such as what follows in the answers,
+have fewer prompts than prove it, or more: :func:`judge` says what becomes of each.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from enginewright_builder.accuracy.bounds import mean_lower_bound
+from enginewright_builder.accuracy.rules import samples_advised
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.prompts import check_prompts
@@ -56,14 +61,49 @@ class Loss:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Where:
+    """A part of what is compared: the tokens ``first`` to ``last`` of answers, counted from 1, with ``at_once``
+    requests in flight at most. ``proves``: with prompts enough it has to prove as much as the beginnings do."""
+
+    first: int
+    last: int
+    at_once: int
+    proves: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """The scores of one part: of the reference held against itself, and of a candidate, by prompt."""
+
+    where: Where
+    floor: Sequence[Scored]
+    candidate: Sequence[Scored]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """``proven``: both losses are within the tolerance by their upper bounds. What is not proven, of too few prompts,
+    was not shown to lose more, either."""
+
+    where: Where
+    prompts: int
+    places: int
+    disagreement: Loss
+    divergence: Loss
+    proven: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """``disagreement`` is 1 less the agreement. ``reason`` is empty where the candidate passes."""
+    """``disagreement`` is 1 less the agreement; the figures are of the beginnings of all answers, ``parts`` of what was
+    compared beside them. ``reason`` is empty where the candidate passes."""
 
     prompts: int
     places: int
     disagreement: Loss
     divergence: Loss
     reason: str = ""
+    parts: tuple[Part, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -91,11 +131,12 @@ def _relative(share: Array, middle: Array) -> float:
     return float(np.sum(share[seen] * np.log2(share[seen] / middle[seen])))
 
 
-def score(record: Record, held: Sequence[Step]) -> Scored:
-    """``held`` may end early: a candidate that was asked no more. At least one place; raises ``ValueError``."""
-    if not held:
+def score(record: Record, held: Sequence[Step], begin: int = 0, end: int | None = None) -> Scored:
+    """Over the places ``begin`` up to ``end``. ``held`` may end early: a candidate that was asked no more. At least one
+    place; raises ``ValueError``."""
+    pairs = list(zip(record.steps[begin:end], held[begin:end], strict=False))
+    if not pairs:
         raise ValueError("a prompt of which no place was held")
-    pairs = list(zip(record.steps, held, strict=False))
     return Scored(agreement=sum(one.token == other.token for one, other in pairs) / len(pairs),
                   divergence=sum(divergence(one.top, other.top) for one, other in pairs) / len(pairs),
                   places=len(pairs))
@@ -105,21 +146,64 @@ def check_floor(floor: Sequence[Scored], tolerance: float) -> None:
     """Raises :class:`UserError` as :func:`check_prompts` does, and ``NoiseFloorTooHigh`` where the reference disagrees
     with itself by more than a candidate may lose."""
     check_prompts(len(floor), tolerance)
-    for what, found in (("disagrees with itself at", 1 - _mean(one.agreement for one in floor)),
-                        ("diverges from itself by", _mean(one.divergence for one in floor))):
+    _check_noise(_mean(one.agreement for one in floor), _mean(one.divergence for one in floor), tolerance, "")
+
+
+def check_part_of_floor(part: Compared, tolerance: float) -> None:
+    """The same of a part, of which so few prompts may be that their mean says little: by its lower bound."""
+    agrees, apart = (np.array([getattr(one, name) for one in part.floor]) for name in ("agreement", "divergence"))
+    _check_noise(1 - mean_lower_bound(1 - agrees), mean_lower_bound(apart), tolerance,
+                 f" in {in_words(part.where)}")
+
+
+def _check_noise(agreement: float, diverged: float, tolerance: float, where: str) -> None:
+    for what, found in (("disagrees with itself at", 1 - agreement), ("diverges from itself by", diverged)):
         if found > tolerance:
-            raise UserError("NoiseFloorTooHigh", f"the unquantised model {what} {found:.3g}, from one number of "
+            raise UserError("NoiseFloorTooHigh", f"the unquantised model {what} {found:.3g}{where}, from one number of "
                             f"parallel requests to another: a loss of {tolerance:g} is hidden in that",
                             field=_FIELD, value=tolerance,
                             remedy=f"raise it above {math.ceil(found * 1000) / 1000:g}, or build on another device")
 
 
-def judge(floor: Sequence[Scored], candidate: Sequence[Scored], tolerance: float) -> Judgement:
-    """Both of the same prompts, in one order; raises ``ValueError`` otherwise."""
-    disagreement = _loss([1 - one.agreement for one in floor], [1 - one.agreement for one in candidate])
-    diverged = _loss([one.divergence for one in floor], [one.divergence for one in candidate])
+def judge(floor: Sequence[Scored], candidate: Sequence[Scored], tolerance: float,
+          parts: Sequence[Compared] = ()) -> Judgement:
+    """Both of the same prompts, in one order; raises ``ValueError`` otherwise.
+
+    ``floor`` and ``candidate`` are of the beginnings, whose losses are to be within ``tolerance`` by their upper bound.
+    So are those of each of ``parts`` with as many prompts as are advised. A part of fewer refuses a candidate where its
+    losses are shown to be larger: where their lower bound is above what the floor and the tolerance allow together.
+    That all have to pass is an intersection-union test, which needs no correction for how many they are."""
+    disagreement, diverged = _losses(floor, candidate)
+    found = [(one, *_part(one, tolerance)) for one in parts]
+    reasons = [_reason(disagreement, diverged, tolerance), *(reason for *_, reason in found)]
     return Judgement(prompts=len(candidate), places=sum(one.places for one in candidate), disagreement=disagreement,
-                     divergence=diverged, reason=_reason(disagreement, diverged, tolerance))
+                     divergence=diverged, reason=next(filter(None, reasons), ""),
+                     parts=tuple(part for _, part, _ in found))
+
+
+def _losses(floor: Sequence[Scored], candidate: Sequence[Scored]) -> tuple[Loss, Loss]:
+    return (_loss([1 - one.agreement for one in floor], [1 - one.agreement for one in candidate]),
+            _loss([one.divergence for one in floor], [one.divergence for one in candidate]))
+
+
+def _part(found: Compared, tolerance: float) -> tuple[Part, str]:
+    """And why it refuses the candidate; empty where it does not."""
+    disagreement, diverged = _losses(found.floor, found.candidate)
+    reason = _reason(disagreement, diverged, tolerance)
+    must = found.where.proves and len(found.candidate) >= samples_advised(tolerance)
+    shown = any(mean_lower_bound(np.asarray(losses, np.float64)) > tolerance + loss.floor for loss, losses in (
+        (disagreement, [1 - one.agreement for one in found.candidate]),
+        (diverged, [one.divergence for one in found.candidate])))
+    part = Part(where=found.where, prompts=len(found.candidate), places=sum(one.places for one in found.candidate),
+                disagreement=disagreement, divergence=diverged, proven=not reason)
+    return part, f"in {in_words(found.where)}, {reason}" if reason and (must or shown) else ""
+
+
+def in_words(where: Where) -> str:
+    """As the object of a preposition."""
+    if where.last == 1:
+        return "the first token of answers"
+    return f"tokens {where.first} to {where.last} of answers with {where.at_once} requests at once"
 
 
 def _loss(floor: Sequence[float], candidate: Sequence[float]) -> Loss:
@@ -134,12 +218,12 @@ def _loss(floor: Sequence[float], candidate: Sequence[float]) -> Loss:
 def _reason(disagreement: Loss, diverged: Loss, tolerance: float) -> str:
     if disagreement.high > tolerance:
         return (f"{disagreement.value:.2%} of its next tokens differ from the unquantised model's, which differs from "
-                f"itself in {disagreement.floor:.2%}: with 95 % confidence up to {disagreement.high:.2%} are lost, and "
-                f"{tolerance:.2%} may be")
+                f"itself in {disagreement.floor:.2%}: with 95 % confidence up to {disagreement.high:.2%} are lost "
+                f"beyond that. {tolerance:.2%} may be, so {tolerance + disagreement.floor:.2%} of all")
     if diverged.high > tolerance:
         return (f"its probabilities of next tokens diverge by {diverged.value:.4f} bits from the unquantised model's, "
                 f"which diverges from itself by {diverged.floor:.4f}: with 95 % confidence up to {diverged.high:.4f} "
-                f"are lost, and {tolerance:g} may be")
+                f"are lost beyond that. {tolerance:g} may be, so {tolerance + diverged.floor:.4f} in all")
     return ""
 
 

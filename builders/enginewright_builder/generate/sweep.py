@@ -49,7 +49,7 @@ class Point:
     meet the objective, or tokens a second where none is asked for; ``meets``: so many meet it as were asked for.
     ``cached_tokens`` of the prompts were answered by the prefix cache; ``speculated`` is None where nothing was.
     ``again`` are the requests of a load that was put on once more, after it had been chosen, which count alone; 0 of
-    others."""
+    others. Its ``value`` is of requests as many as those of the sweep, so that they are alike."""
 
     concurrency: int
     figures: Figures
@@ -99,14 +99,15 @@ def gains(new: Point, old: Point, least: float = LEAST_GAIN) -> bool:
 
 
 async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: float, metrics: Metrics,
-                  levels: Sequence[int] = LEVELS) -> list[Point]:
+                  levels: Sequence[int] = LEVELS, name: str = "") -> list[Point]:
     """Rising ``levels``, until one gains little, breaks the objective, or ``seconds`` are over; one at least. A request
-    that is not counted warms the server up. ``metrics`` gets the server's Prometheus page."""
+    that is not counted warms the server up. ``metrics`` gets the server's Prometheus page. Loads of different ``name``
+    share nothing of the prefix cache."""
     end = time.monotonic() + seconds
     await _warm_up(client, asks)
     points: list[Point] = []
     for level in levels:
-        sent = _until(end, _salted(asks, str(level)), level)
+        sent = _until(end, _salted(asks, f"{name}{level}"), level)
         points.append(await _load(client, sent, aim, level, ROUNDS * level, metrics))
         if time.monotonic() >= end or is_full(points):
             break
@@ -114,12 +115,12 @@ async def measure(client: Client, asks: Sequence[Ask], aim: Aim, *, seconds: flo
 
 
 async def measure_again(client: Client, asks: Sequence[Ask], aim: Aim, level: int, *, seconds: float,
-                        metrics: Metrics) -> Point:
+                        metrics: Metrics, name: str = "") -> Point:
     """One load of ``level`` requests in flight, of as many requests as decide on the objective, as far as ``seconds``
     allow."""
     end = time.monotonic() + seconds
     await _warm_up(client, asks)
-    sent = _until(end, _salted(asks, f"again.{level}"), level)
+    sent = _until(end, _salted(asks, f"{name}again.{level}"), level)
     found = await _load(client, sent, aim, level, max(ROUNDS * level, requests_to_decide(aim.percentile)), metrics)
     return dataclasses.replace(found, again=found.figures.requests)
 

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol
 
 from enginewright_builder.contract import StopWhen, Verdict
 from enginewright_builder.errors import BuilderError, UserError, brief
-from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.candidates import Candidate
 from enginewright_builder.generate.client import Ask, Client
-from enginewright_builder.generate.gate import Judgement, Record, Scored, check_floor, check_words, judge, score
+from enginewright_builder.generate.comparing import Held, Yardstick, compared, of_itself, prompt_of, yardstick
+from enginewright_builder.generate.gate import Judgement, check_words
 from enginewright_builder.generate.last_server import LastServer
 from enginewright_builder.generate.server import LINES, LOG_FOLLOWS
-from enginewright_builder.generate.smoke_record import kept
-from enginewright_builder.generate.sweep import Aim, Point, best, gains, measure, measure_again
-from enginewright_builder.generate.teacher import Prompt, Words, hold, record, talks, words
+from enginewright_builder.generate.smoke_record import asked, kept
+from enginewright_builder.generate.sweep import LEVELS, Aim, Point, best, gains, measure, measure_again
+from enginewright_builder.generate.teacher import Prompt, Words, talks, words
 from enginewright_builder.running import Running
 from enginewright_builder.steps import Budget
 from enginewright_builder.sweep.objective import requests_to_decide
 
-# Tokens of each answer that the gate compares, and how many prompts are decoded at once: by who is judged, and by the
-# reference when it is held against itself.
-GATE_TOKENS, AT_ONCE, FLOOR_AT_ONCE = 32, 16, 4
 # A server that is not ready by then never will be.
 READY_SECONDS = 900.0
 # Kept back of the time budget: to end a server, and to publish.
 RESERVE_SECONDS = 10.0
-# Of the time budget at most, under an objective: to put the load that was chosen on once more.
+# Of the time budget at most: to put the load that was chosen on once more.
 CONFIRM_SHARE = 0.2
 
 
@@ -49,9 +47,9 @@ class Open(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """What became of a configuration. ``points`` are its loads, ``judgement`` is None where it was not held against the
-    reference. Where it was not started its seconds and bytes are 0. ``smoke_tokens``: so many tokens of the replicas'
-    start-up test it chose as the reference did. ``checkpoint`` is as the candidate has it. ``ships`` is the load that
-    was chosen of those of the configuration that ships; None of others."""
+    reference. Where it was not started its seconds and bytes are 0. ``smoke_prompts`` are those of the replicas'
+    start-up test, and ``smoke_tokens``: so many of their tokens it chose as the reference did. ``checkpoint`` is as the
+    candidate has it. ``ships`` is the load that was chosen of those of the configuration that ships; None of others."""
 
     name: str
     precision: str
@@ -64,6 +62,7 @@ class Trial:
     gate_seconds: float = 0.0
     memory_bytes: int = 0
     smoke_tokens: int = 0
+    smoke_prompts: tuple[int, ...] = ()
     checkpoint: str = ""
     ships: Point | None = None
 
@@ -80,13 +79,12 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """Of the reference: what it chose, how far it differs from itself, its server's version, and what a trial takes
-    by it. Trials leave time for its second load, which takes ``again`` seconds, and for what is chosen, of which one
-    load more takes ``confirm``: 0 without an objective. ``words`` are how it reads ``asked`` and writes its answers,
-    where checkpoints are to be held against that."""
+    """Of the reference: what others are held against, its server's version, and what a trial takes by it. Trials leave
+    time for its second load, which takes ``again`` seconds, and for what is chosen, of which the load that is put on
+    once more takes ``confirm``. ``words`` are how it reads ``asked`` and writes its answers, where checkpoints are to
+    be held against that."""
 
-    records: tuple[Record, ...]
-    floor: tuple[Scored, ...]
+    yardstick: Yardstick
     version: str
     seconds: float
     again: float = 0.0
@@ -97,7 +95,8 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """What all trials of a build share. Each gets ``load_seconds`` of load. The source is in ``folder``;
+    """What all trials of a build share. Each gets ``load_seconds`` of load, and ``reach_seconds`` for each of what the
+    gate compares beside the beginnings of all answers. The source is in ``folder``;
     ``checkpoints`` are the folders of others by their names, ``drafts`` those of models that propose tokens.
     ``stop_when`` says when no more are tried."""
 
@@ -106,12 +105,14 @@ class Bench:
     aim: Aim
     tolerance: float
     load_seconds: float
+    reach_seconds: float
     budget: Budget
     open: Open
     checkpoints: Mapping[str, Path] = field(default_factory=dict)
     drafts: Mapping[str, Path] = field(default_factory=dict)
     stop_when: StopWhen = "budgetSpent"
     last: LastServer = field(default_factory=LastServer)
+    turns: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def left(self) -> float:
@@ -131,26 +132,20 @@ class Bench:
 
     async def _reference(self, candidate: Candidate) -> tuple[Trial, Known]:
         async with self._served(candidate) as (server, client):
-            begin = time.monotonic()
-            prompts: list[Prompt] = [_prompt(ask) for ask in self.asks]
-            records = await record(client, prompts, [min(GATE_TOKENS, ask.max_tokens) for ask in self.asks],
-                                   concurrency=AT_ONCE)
-            gate = time.monotonic() - begin
-            held = await hold(client, records, concurrency=FLOOR_AT_ONCE)
-            floor = _scored(records, held)
-            check_floor(floor, self.tolerance)
-            asked = [*prompts, *await talks(client)] if self.checkpoints else []
-            read = await words(client, asked, records) if asked else None
+            found, gate = await yardstick(client, self.asks, candidate.arguments, tolerance=self.tolerance,
+                                          seconds=self.reach_seconds)
+            read_also = [*map(prompt_of, self.asks), *await talks(client)] if self.checkpoints else []
+            read = await words(client, read_also, found.records) if read_also else None
             points = await self._load(client, server)
             trial = Trial(name=candidate.name, precision=candidate.precision, arguments=candidate.arguments,
-                          verdict="Passed", points=tuple(points), judgement=judge(floor, floor, self.tolerance),
+                          verdict="Passed", points=tuple(points), judgement=of_itself(found, candidate.arguments),
                           start_seconds=server.start_seconds, gate_seconds=gate,
-                          memory_bytes=await server.memory_bytes(), smoke_tokens=kept(records, held))
-            return trial, Known(records=tuple(records), floor=tuple(floor), version=server.version,
+                          memory_bytes=await server.memory_bytes(), **_smoke(found, found.held))
+            return trial, Known(yardstick=found, version=server.version,
                                 seconds=server.start_seconds + gate + self.load_seconds,
                                 again=server.start_seconds + self.load_seconds,
                                 confirm=self._confirm_seconds(trial),
-                                asked=tuple(asked), words=read)
+                                asked=tuple(read_also), words=read)
 
     async def trial(self, candidate: Candidate, known: Known, rival: Point | None = None) -> Trial:
         """With a ``rival`` it is put under load first, and held against the reference only where it serves better."""
@@ -178,8 +173,7 @@ class Bench:
             points = await self._load(client, server) if rival else []
             slower = rival is not None and not gains(best(points), rival)
             begin = time.monotonic()
-            held = [] if slower else await hold(client, known.records, concurrency=AT_ONCE)
-            judgement = judge(known.floor, _scored(known.records, held), self.tolerance) if held else None
+            judgement, held = (None, ()) if slower else await compared(client, known.yardstick, candidate.arguments)
             gate = time.monotonic() - begin
             if judgement and judgement.passed and not points:
                 points = await self._load(client, server)
@@ -188,28 +182,33 @@ class Bench:
                          reason=judgement.reason if judgement else "", points=tuple(points), judgement=judgement,
                          start_seconds=server.start_seconds, gate_seconds=gate if judgement else 0.0,
                          memory_bytes=await server.memory_bytes(), checkpoint=candidate.checkpoint,
-                         smoke_tokens=kept(known.records, held) if held else 0)
+                         **_smoke(known.yardstick, held))
 
-    async def loads(self, candidate: Candidate) -> tuple[Point, ...]:
-        """Of a configuration that was held against the reference before; none where the time is over or it fails."""
+    async def loads(self, candidate: Candidate, chosen: Point) -> tuple[Point, ...]:
+        """Its load ``chosen`` once more, as long as before; none where the time is over or it fails."""
         try:
             async with asyncio.timeout(self.left), self._served(candidate) as (server, client):
-                return tuple(await self._load(client, server))
+                return tuple(await self._load(client, server, (chosen.concurrency,)))
         except (TimeoutError, BuilderError):
             return ()
 
     async def again(self, candidate: Candidate, chosen: Point, seconds: float) -> Point:
-        """The load ``chosen`` once more, by new requests alone, for about ``seconds`` at most, which a start is part
+        """The load ``chosen`` once more, by new requests alone: as many as when it was chosen, of which its value is,
+        and under an objective as many more as decide on that. It takes about ``seconds`` at most, which a start is part
         of. ``chosen`` itself where no time is left for it: then it has no requests that count. A server that fails now
         keeps no objective."""
-        end = time.monotonic() + seconds
+        end, level = time.monotonic() + seconds, chosen.concurrency
         rate = chosen.figures.request_rate
-        ends = 2 * chosen.concurrency / rate if rate else 0.0  # those in flight, which take so long on average, or less
+        ends = 2 * level / rate if rate else 0.0  # those in flight, which take so long on average, or less
         try:
             async with asyncio.timeout(self.left), self._served(candidate) as (server, client):
-                left = min(end - time.monotonic(), self.left - ends)
-                return await measure_again(client, self.asks, self.aim, chosen.concurrency, seconds=left,
-                                           metrics=server.metrics)
+                found = await self._load(client, server, (level,))
+                new = dataclasses.replace(found[0], again=found[0].figures.requests)
+                if self.aim.asked:
+                    left = min(end - time.monotonic(), self.left - ends)
+                    new = await measure_again(client, self.asks, self.aim, level, seconds=left, metrics=server.metrics,
+                                              name=self._name())
+                return dataclasses.replace(new, value=found[0].value)
         except TimeoutError:
             return chosen
         except BuilderError:
@@ -223,9 +222,10 @@ class Bench:
     def _confirm_seconds(self, reference: Trial) -> float:
         """What one takes, as far as the reference's best load tells."""
         rate = reference.best.figures.request_rate
-        if not self.aim.asked or not rate:
+        if not rate:
             return 0.0
-        return min(self.confirm_seconds, reference.start_seconds + requests_to_decide(self.aim.percentile) / rate)
+        decide = requests_to_decide(self.aim.percentile) / rate if self.aim.asked else 0.0
+        return min(self.confirm_seconds, reference.start_seconds + self.load_seconds + decide)
 
     @asynccontextmanager
     async def _served(self, candidate: Candidate) -> AsyncIterator[tuple[Running, Client]]:
@@ -240,15 +240,20 @@ class Bench:
         return self.open(folder, candidate.arguments, ready_seconds=min(READY_SECONDS, max(1.0, self.left)),
                          draft=self.drafts[name] if name else None)
 
-    async def _load(self, client: Client, server: Running) -> list[Point]:
-        return await measure(client, self.asks, self.aim, seconds=self.load_seconds, metrics=server.metrics)
+    async def _load(self, client: Client, server: Running, levels: Sequence[int] = LEVELS) -> list[Point]:
+        return await measure(client, self.asks, self.aim, seconds=self.load_seconds, metrics=server.metrics,
+                             levels=levels, name=self._name())
+
+    def _name(self) -> str:
+        """Of a load, which shares nothing of the prefix cache with others: the server may be the same."""
+        return f"{next(self.turns)}."
 
 
 async def _otherwise(client: Client, known: Known, ours: Words) -> str:
     """How a checkpoint's own tokeniser and template read or write otherwise than the source's: the gate, which speaks
     in tokens, would not see it. Empty where they do not."""
     try:
-        found = await words(client, known.asked, known.records)
+        found = await words(client, known.asked, known.yardstick.records)
     except UserError as error:  # as of messages without a template
         return f"it does not read the prompts: {cause(error)}"
     return check_words(ours.prompts, found.prompts, ours.texts, found.texts)
@@ -265,10 +270,7 @@ def ended(candidate: Candidate, verdict: Verdict, reason: str) -> Trial:
                  reason=reason, checkpoint=candidate.checkpoint)
 
 
-def _scored(records: Sequence[Record], held: Sequence[Sequence[Step]]) -> list[Scored]:
-    return [score(one, steps) for one, steps in zip(records, held, strict=True)]
-
-
-def _prompt(ask: Ask) -> Prompt:
-    """A text or messages: files have no tokens."""
-    return cast(Prompt, ask.prompt)
+def _smoke(found: Yardstick, held: Held) -> dict[str, Any]:
+    """Fields of a trial; none of one that was not held against the reference."""
+    places = asked(found.records, held) if held else []
+    return {"smoke_prompts": tuple(places), "smoke_tokens": kept(found.records, held, places)}

@@ -81,7 +81,7 @@ def pareto(report: GenerateReport) -> Spec:
     front = _frontier([point for _, point in seen])
     shipped = report.serving
     rows = [{"latency": point.figures.ttft_ms.p50, "throughput": point.figures.output_rate,
-             "label": f"{trial.name}: {described(point)}", "beaten": point not in front,
+             "label": f"{trial.name}: {described(point, report.serving.aim)}", "beaten": point not in front,
              "kind": "chosen" if trial.name == shipped.name and point == shipped.load else
                      "frontier" if point in front else "other"} for trial, point in seen]
     return {

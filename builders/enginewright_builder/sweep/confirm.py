@@ -32,15 +32,15 @@ class Measured(Protocol[P]):
     def tell_again(self, point: P) -> None: ...
 
 
-async def confirm(search: Measured[P], again: Again[P], seconds_left: Callable[[], float]) -> P:
+async def confirm(search: Measured[P], again: Again[P], seconds_left: Callable[[], float], before: int = 0) -> P:
     """The point that ships. Where there is a limit, ``again`` measures the best point once more, then the next best,
-    until one keeps the limit. Where none does in :data:`MOST_TRIES` or in the time, the fastest of those that it
-    measured ships. It measures one at least."""
+    until one keeps the limit. Where none does in :data:`MOST_TRIES`, of which there were so many ``before``, or in the
+    time, the fastest of those that it measured ships. It measures one at least."""
     best = search.best()
     if not search.limited:
         return best
     tried: list[P] = []
-    while search.met(best) and (not tried or (len(tried) < MOST_TRIES and seconds_left() > 0)):
+    while search.met(best) and (not tried or (before + len(tried) < MOST_TRIES and seconds_left() > 0)):
         tried.append(await again(best, seconds_left()))
         search.tell_again(tried[-1])
         if search.met(tried[-1]):

@@ -21,6 +21,7 @@ from enginewright.clients.quality import QualityClient
 from enginewright.core.quality import LEAST_SAMPLES, find
 from enginewright.core.servers.vllm import VLLM
 from enginewright_builder.contract import REFERENCE_FOLDER, QualityReport
+from enginewright_builder.generate import smoke_record
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.arguments import ServerArguments
 from enginewright_builder.generate.client import Ask, Client
@@ -30,7 +31,6 @@ from enginewright_builder.generate.kept_prompts import keep_prompts
 from enginewright_builder.generate.load import closed_loop
 from enginewright_builder.generate.prompts import Lengths, made_up
 from enginewright_builder.generate.server import LOGPROBS, SERVED_NAME, VllmServer
-from enginewright_builder.generate.smoke_record import kept, smoke_file
 from enginewright_builder.generate.teacher import hold, record, words
 from enginewright_builder.pod import smoke
 from enginewright_builder.running import Running
@@ -123,15 +123,17 @@ async def test_it_reads_and_writes_as_the_reference_does(server: VllmServer, rec
 async def test_the_start_up_test_passes_on_what_was_recorded_and_on_nothing_else(
         server: VllmServer, records: list[Record], capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     async with Client(server.http_url) as client:
-        measured = kept(records, await hold(client, records, concurrency=4))
+        held = await hold(client, records, concurrency=4)
+    places = smoke_record.asked(records, held)
+    measured = smoke_record.kept(records, held, places)
     file, port = tmp_path / "smoke.json", server.http_url.rpartition(":")[2]
     words = [f"--model={SERVED_NAME}", f"--data={file}", f"--port={port}", "--ready=/health", "--server-pid=0"]
-    file.write_text(smoke_file(records, measured))
+    file.write_text(smoke_record.smoke_file(records, places, measured))
     assert await asyncio.to_thread(smoke.main, words) == 0
     assert "tokens are the unquantised model's" in capsys.readouterr().out
     # As if another model were served: what is recorded of each prompt is another one's answer.
     others = [Record(prompt=one.prompt, steps=(Step(token=0, top={0: -0.1}),) * TOKENS) for one in records]
-    file.write_text(smoke_file(others, measured))
+    file.write_text(smoke_record.smoke_file(others, places, measured))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(smoke, "end", lambda message, pid: None)
         assert await asyncio.to_thread(smoke.main, words) == 1

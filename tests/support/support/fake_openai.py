@@ -25,7 +25,8 @@ class FakeOpenAI:
     largest number so far. ``gone`` is set once a client has left its stream before the end. Texts are
     read as their letters' numbers and ``reads`` more, and messages with ``template`` before them. Events have
     ``at_once`` tokens, as those of a server that speculates. Whatever is asked, the answer is ``other`` where that is
-    given."""
+    given. Completions that are no streams and have a salt wait until ``crowd`` of them are open, and then ``crowded``
+    chooses: as of a server that errs in large batches."""
 
     model: Model
     trouble: str = ""
@@ -33,6 +34,10 @@ class FakeOpenAI:
     template: str = ""
     at_once: int = 1
     other: bytes | None = None
+    crowd: int = 0
+    crowded: Model | None = None
+    waiting: int = 0
+    together: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event | None = None
     url: str = ""
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -51,10 +56,10 @@ class FakeOpenAI:
             return [ord(letter) + self.reads for letter in text]
         return list(prompt or ())
 
-    def chosen(self, body: dict[str, Any]) -> list[tuple[int, dict[int, float]]]:
+    def chosen(self, body: dict[str, Any], model: Model | None = None) -> list[tuple[int, dict[int, float]]]:
         tokens, found = self.tokens(body), []
         for _ in range(body["max_tokens"]):
-            top = self.model(tokens)
+            top = (model or self.model)(tokens)
             token = max(top, key=lambda one: top[one])
             found.append((token, top))
             tokens.append(token)
@@ -69,7 +74,7 @@ class FakeOpenAI:
         self.seen.append(body)
         if self.trouble == "refused":
             return web.json_response({"error": {"type": "Unavailable", "message": "it is stopping"}}, status=503)
-        chosen = self.chosen(body)
+        chosen = self.chosen(body, await self._in_crowd(body))
         if not body.get("stream") and body.get("return_token_ids"):
             return web.json_response({"choices": [{"finish_reason": "length",
                                                    "token_ids": [token for token, _ in chosen]}]})
@@ -88,6 +93,15 @@ class FakeOpenAI:
             raise
         finally:
             self.open -= 1
+
+    async def _in_crowd(self, body: dict[str, Any]) -> Model | None:
+        if self.crowded is None or body.get("stream") or not body.get("cache_salt"):
+            return None
+        self.waiting += 1
+        if self.waiting >= self.crowd:
+            self.together.set()
+        await self.together.wait()
+        return self.crowded
 
     async def _stream(self, request: web.Request, body: dict[str, Any], tokens: Sequence[int]) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})

@@ -135,6 +135,7 @@ def ask(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     (tmp_path / "packages" / "vllm").mkdir(parents=True)
     monkeypatch.setenv(PACKAGES_VARIABLE, str(tmp_path / "packages"))
     monkeypatch.setattr(generating, "LOAD_SECONDS", (0.1, 0.1))
+    monkeypatch.setattr(generating, "REACH_SECONDS", (0.1, 0.1))
     (tmp_path / "store").mkdir()
 
     def make(rows: Sequence[dict[str, Any]] | None = None, **fields: Any) -> BuildRequest:

@@ -13,19 +13,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from enginewright_builder.accuracy.rules import samples_advised
 from enginewright_builder.errors import UserError
 from enginewright_builder.generate.answer import Step
 from enginewright_builder.generate.client import Client
 from enginewright_builder.generate.gate import (
+    Compared,
     Record,
     Scored,
+    Where,
     check_floor,
+    check_part_of_floor,
     check_words,
     divergence,
     judge,
     score,
 )
-from enginewright_builder.generate.teacher import MOST_REQUESTS, Decode, Prompt, follow, hold, record, words
+from enginewright_builder.generate.teacher import LEAST_TOKENS, MOST_WRONG, Decode, Prompt, follow, hold, record, words
 from support.fake_openai import Model, fake_openai
 
 VOCABULARY = 40
@@ -92,6 +96,87 @@ def test_what_the_reference_itself_loses_does_not_count() -> None:
     found = judge(noisy, noisy, 0.01).disagreement
     assert found.value == found.floor == pytest.approx(0.03)
     assert found.beyond == 0.0
+
+
+def test_what_may_be_lost_in_all_is_said_with_what_the_user_wrote() -> None:
+    """The bound is of what lies beyond the floor: a model may choose 5 % otherwise where that is 3 %, and no more."""
+    noisy = [scored(0.97, 0.02)] * 400
+    assert "up to 3.72% are lost beyond that. 2.00% may be, so 5.00% of all" in judge(
+        noisy, [scored(0.94, 0.02)] * 400, 0.02).reason
+    assert "0.02 may be, so 0.0400 in all" in judge(noisy, [scored(0.97, 0.06)] * 400, 0.02).reason
+
+
+LATER = Where(first=33, last=128, at_once=64)
+
+
+@pytest.mark.parametrize(("candidate", "refused", "proven"), [
+    ([scored(1.0)] * 300, False, True),
+    # Five prompts prove nothing, and so do not refuse; all of five wrong show more than chance.
+    ([scored(1.0)] * 5, False, False),
+    ([scored(1.0)] * 4 + [scored(0.5)], False, False),
+    ([scored(0.0, 1.0)] * 5, True, False),
+    ([scored(1.0, 0.9)] * 5, True, False),
+    # As many as are advised have to prove it, as the beginnings do.
+    ([scored(0.985)] * (samples_advised(0.02) - 1), False, False),
+    ([scored(0.985)] * samples_advised(0.02), True, False)])
+def test_what_is_compared_beside_the_beginnings(candidate: list[Scored], refused: bool, proven: bool) -> None:
+    part = Compared(where=LATER, floor=[scored(1.0)] * len(candidate), candidate=candidate)
+    found = judge(SAME, SAME, 0.02, [part])
+    assert found.parts[0].proven is proven
+    assert found.passed is not refused
+    assert found.reason.startswith("in tokens 33 to 128 of answers with 64 requests at once, ") is refused
+    assert (found.parts[0].prompts, found.parts[0].places) == (len(candidate), 32 * len(candidate))
+
+
+def test_what_the_reference_itself_loses_in_a_part_does_not_count() -> None:
+    part = Compared(where=LATER, floor=[scored(0.5)] * 20, candidate=[scored(0.4)] * 20)
+    assert judge(SAME, SAME, 0.15, [part]).passed
+    worse = Compared(where=LATER, floor=part.floor, candidate=[scored(0.1)] * 20)
+    assert not judge(SAME, SAME, 0.15, [worse]).passed
+
+
+def test_a_part_that_has_to_prove_nothing_refuses_what_it_shows() -> None:
+    """Of the first token each prompt says yes or no: a bound of its mean is wide."""
+    first = Where(first=1, last=1, at_once=16, proves=False)
+    some = [scored(1.0)] * 385 + [scored(0.0)] * 15
+    assert judge(SAME, SAME, 0.03, [Compared(where=first, floor=SAME, candidate=some)]).passed
+    found = judge(SAME, SAME, 0.03, [Compared(where=first, floor=SAME, candidate=[scored(0.0)] * 400)])
+    assert found.reason.startswith("in the first token of answers, 100.00% of its next tokens differ")
+
+
+def test_a_part_of_the_floor_is_too_high_only_where_it_is_shown_to_be() -> None:
+    few = [scored(1.0)] * 4 + [scored(0.5)]
+    check_part_of_floor(Compared(where=LATER, floor=few, candidate=few), 0.05)
+    with pytest.raises(UserError, match="in tokens 33 to 128 of answers with 64 requests at once") as caught:
+        check_part_of_floor(Compared(where=LATER, floor=[scored(0.5)] * 20, candidate=[]), 0.05)
+    assert caught.value.reason == "NoiseFloorTooHigh"
+
+
+def test_parts_admit_no_sabotage_and_refuse_next_to_no_sound_one() -> None:
+    """Drawn places of 61 beginnings and of a number of whole answers, at a floor of 2 % of the tokens. Broken ones
+    choose 20 % otherwise from token 129 on, and sound ones as the reference itself. None of 300 and three of 300 at
+    most."""
+    generator, tolerance = random.Random(3), 0.1
+
+    def drawn(count: int, places: int, wrong: float) -> list[Scored]:
+        return [scored(1 - sum(generator.random() < wrong for _ in range(places)) / places) for _ in range(count)]
+
+    admitted = refused = 0
+    for number in range(300):
+        whole = (12, 40, 61)[number % 3]
+        stretches = [(Where(first=first, last=last, at_once=16), last - first + 1)
+                     for first, last in ((33, 128), (129, 512))]
+        floor, begins = drawn(61, 32, 0.02), drawn(61, 32, 0.02)
+        floors = [drawn(whole, places, 0.02) for _, places in stretches]
+        for broken in (False, True):
+            parts = [Compared(where=where, floor=known, candidate=drawn(
+                whole, places, 0.2 if broken and where.first > 128 else 0.02))
+                for (where, places), known in zip(stretches, floors, strict=True)]
+            passed = judge(floor, begins, tolerance, parts).passed
+            admitted += broken and passed
+            refused += not broken and not passed
+    assert admitted == 0
+    assert refused <= 3
 
 
 def test_few_prompts_prove_little() -> None:
@@ -204,8 +289,38 @@ async def test_a_broken_model_is_not_asked_for_ever() -> None:
     asked: list[int] = []
     reference = await recorded(1, places=60)
     held = await follow(decode_by(lambda tokens: {VOCABULARY + 1: -0.01}, asked), reference)
-    assert len(asked) == MOST_REQUESTS == len(held)
+    assert len(asked) == MOST_WRONG == len(held)
     assert score(reference, held).agreement == 0.0
+
+
+async def test_what_is_broken_further_on_is_left_there() -> None:
+    """It follows as long as it goes well, and asks for no whole answer after each other choice."""
+    asked: list[int] = []
+    reference = await recorded(1, places=400)
+
+    def late(tokens: Sequence[int]) -> dict[int, float]:
+        return model()(tokens) if len(tokens) < 202 else {VOCABULARY + 1: -0.01}
+
+    held = await follow(decode_by(late, asked), reference)
+    assert [one.token for one in held[:200]] == [one.token for one in reference.steps[:200]]
+    assert len(held) == 200 + MOST_WRONG
+    assert len(asked) == 1 + MOST_WRONG - 1
+    assert score(reference, held, 128).agreement == pytest.approx(72 / 96)
+
+
+async def test_a_candidate_that_errs_now_and_then_is_followed_to_the_end() -> None:
+    reference, tokens = await recorded(1, places=400), list[int]()
+    decode = decode_by(model(noise=0.2, seed=8), [])
+
+    async def counting(prompt: Sequence[int], most: int) -> list[Step]:
+        found = await decode(prompt, most)
+        tokens.append(len(found))
+        return found
+
+    held = await follow(counting, reference)
+    wrong = sum(one.token != two.token for one, two in zip(held, reference.steps, strict=True))
+    assert wrong > MOST_WRONG, "more than a broken one is followed for"
+    assert sum(tokens) <= 3 * len(held) + LEAST_TOKENS * (wrong + 1), "each is asked for few in vain"
 
 
 PROMPTS, TOLERANCE = 120, 0.05

@@ -46,22 +46,26 @@ def test_leading() -> None:
     assert leading([], [1]) == leading([2], [1]) == 0
 
 
-def test_the_shortest_prompts_are_sent() -> None:
+def test_the_shortest_prompts_are_sent_of_which_the_answer_began_as_the_unquantised_models() -> None:
     records = [recorded(length) for length in (90, 5, 80, 4, *range(10, 20))]
-    assert asked(records) == [1, 3, *range(4, 4 + PROMPTS - 2)]
+    held = [list(one.steps) for one in records]
+    assert asked(records, held) == [1, 3, *range(4, 4 + PROMPTS - 2)]
+    held[3] = [*steps(99), *held[3][1:]]
+    assert asked(records, held) == [1, *range(4, 4 + PROMPTS - 1)]
 
 
 def test_what_is_kept_is_counted_to_the_first_other_token() -> None:
     records = [recorded(3), recorded(4, answer=2), recorded(5)]
     held = [steps(3, 4, 99, 6), steps(4, 5), steps(99)]
-    assert kept(records, held) == 2 + 2 + 0
-    assert kept(records, [one.steps for one in records]) == TOKENS + 2 + TOKENS
+    assert kept(records, held, [0, 1, 2]) == 2 + 2 + 0
+    assert kept(records, held, [0]) == 2
+    assert kept(records, [one.steps for one in records], [0, 1, 2]) == TOKENS + 2 + TOKENS
 
 
 async def said(model: Model, measured: int, folder: Path, trouble: str = "") -> tuple[int, str]:
     """Exit status of the program, and its termination message. Unless it is content, it ends the server, in whose place
     there is a process that only waits."""
-    (folder / "smoke.json").write_text(smoke_file([recorded(length) for length in (4, 4, 4)], measured))
+    (folder / "smoke.json").write_text(smoke_file([recorded(length) for length in (4, 4, 4)], [0, 1, 2], measured))
     message = folder / "message"
     message.write_text("")
     server = await asyncio.create_subprocess_exec(sys.executable, "-c", "input()", stdin=asyncio.subprocess.PIPE)
@@ -93,9 +97,14 @@ async def test_a_server_that_chooses_others_is_ended(tmp_path: Path) -> None:
 
 
 async def test_one_token_is_asked_for_at_least(tmp_path: Path) -> None:
-    status, message = await said(other, 0, tmp_path)
+    status, message = await said(other, 1, tmp_path)
     assert status == 1
     assert message.endswith("and 1 are asked for")
+
+
+def test_what_no_server_could_pass_is_not_written() -> None:
+    with pytest.raises(ValueError, match="itself chose no token"):
+        smoke_file([recorded(4)], [], 0)
 
 
 async def test_a_server_that_refuses_is_ended(tmp_path: Path) -> None:

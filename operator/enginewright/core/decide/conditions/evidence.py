@@ -51,10 +51,11 @@ def _beside(summary: EngineSummary) -> str:
 
 
 def _agreement(spec: Spec, summary: GenerateSummary) -> str:
-    """The bound is of what is lost beyond the noise floor, so that it may be above the share itself."""
+    """What is needed is what the unquantised model itself keeps, less what may be lost beyond that."""
+    allowed = spec.accuracy.max_loss + summary.noise_floor
     return (f"{summary.accuracy:.4f} of the next tokens after {summary.prompts} prompts are the unquantised model's "
-            f"(at least {summary.accuracy_low:.4f} with 95 % confidence, without that model's own noise; "
-            f"{1 - spec.accuracy.max_loss:g} is needed)")
+            f"(at least {summary.accuracy_low:.4f} with 95 % confidence; {1 - allowed:.4f} is needed: maxLoss is "
+            f"{spec.accuracy.max_loss:g}, and that model itself chooses {summary.noise_floor:.4f} otherwise)")
 
 
 def objective(spec: Spec, engine: EngineResult) -> Verdict:
