@@ -101,7 +101,8 @@ async def yardstick(client: Client, asks: Sequence[Ask], arguments: ServerArgume
     records = await record(client, [prompt_of(one) for one in asks], [min(TOKENS, one.max_tokens) for one in asks],
                            concurrency=AT_ONCE)
     took = time.monotonic() - began
-    held = await hold(client, records, concurrency=AT_ONCE // FLOOR_PART)
+    # It reads the prompts once more, as a configuration does: what it has in its prefix cache would hide some noise.
+    held = await hold(client, records, concurrency=AT_ONCE // FLOOR_PART, salts=["floor"] * len(records))
     found = Yardstick(records=tuple(records), floor=_scored(records, held), held=held, tolerance=tolerance,
                       seconds=seconds, fits=int(seconds / took * len(records)),
                       longest=max(one.max_tokens for one in asks))
@@ -195,7 +196,8 @@ def _compared(records: Sequence[Record], floor: Held, held: Held, begin: int, en
     both = [number for number in known if number in seen]
     if not both:
         return []
-    where = Where(first=begin + 1, last=min(end, max(map(len, held))), at_once=at_once, proves=proves)
+    last = min(end, max(len(records[one].steps) for one in both))
+    where = Where(first=begin + 1, last=last, at_once=at_once, proves=proves)
     return [Compared(where=where, floor=[known[one] for one in both], candidate=[seen[one] for one in both])]
 
 

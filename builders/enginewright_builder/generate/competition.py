@@ -21,13 +21,13 @@ async def candidates_of(bench: Bench, reference: Candidate, listed: Sequence[Can
     early, no more than the user's own once one keeps the objective."""
     first, known = await bench.reference(reference)
     progress(1 / (len(listed) + 2), f"{first.name}: {described(first.best, bench.aim)}")
-    trials, tried = [await _kept(bench, [], first)], list[Candidate]()
+    trials, tried = [await _kept(bench, known, [], first)], list[Candidate]()
 
     async def attempt(candidate: Candidate, fraction: float) -> Trial:
         tried.append(candidate)
         enough = "" if candidate.listed or candidate.unavailable else _enough(bench, trials)
         trial = ended(candidate, "Skipped", enough) if enough else await bench.trial(candidate, known)
-        trials.append(await _kept(bench, trials, trial))
+        trials.append(await _kept(bench, known, trials, trial))
         progress(fraction, f"{candidate.name}: {trials[-1].verdict}{_because(trials[-1], bench)}")
         return trials[-1]
 
@@ -40,13 +40,14 @@ async def candidates_of(bench: Bench, reference: Candidate, listed: Sequence[Can
     return trials, known
 
 
-async def _kept(bench: Bench, trials: Sequence[Trial], trial: Trial) -> Trial:
+async def _kept(bench: Bench, known: Known, trials: Sequence[Trial], trial: Trial) -> Trial:
     """Where the build is to stop at the objective, and ``trial`` seems to keep it: with its load put on once more, as
-    what ships is. One of these tries is left for what ships."""
-    seems = trial.verdict == "Passed" and trial.best.meets
-    if not _stops(bench) or not seems or _enough(bench, trials) or tries(trials) >= MOST_TRIES - 1:
+    what ships is. One of these tries is left for what ships, and the time that this takes."""
+    seconds = min(bench.confirm_seconds, bench.left - known.again - known.confirm)
+    seems = _stops(bench) and trial.verdict == "Passed" and trial.best.meets
+    if not seems or seconds <= 0 or _enough(bench, trials) or tries(trials) >= MOST_TRIES - 1:
         return trial
-    return with_again(trial, await bench.again(trial.candidate, trial.best, bench.confirm_seconds))
+    return with_again(trial, await bench.again(trial.candidate, trial.best, seconds))
 
 
 def _stops(bench: Bench) -> bool:
@@ -98,7 +99,7 @@ async def settings_of(bench: Bench, trials: Sequence[Trial], known: Known, *, lo
             continue
         tried = await bench.trial(Candidate(name=f"{leader.name}, {move.name}", precision=leader.precision,
                                             arguments=arguments, checkpoint=leader.checkpoint), known, leader.best)
-        found.append(tried := await _kept(bench, found, tried))
+        found.append(tried := await _kept(bench, known, found, tried))
         progress(number / len(planned), f"{tried.name}: {tried.verdict}{_because(tried, bench)}")
         if tried.verdict == "Passed":
             leader = tried

@@ -39,10 +39,10 @@ def _at_once(judgement: Judgement, arguments: ServerArguments) -> Iterator[str]:
 def _unproven(judgement: Judgement, tolerance: float) -> Iterator[str]:
     for part in judgement.parts:
         if part.where.proves and not part.proven:
-            yield (f"In {in_words(part.where)} a loss of at most {tolerance:g} is not proven. {_seen(part)}, and "
-                   f"{part.prompts:,} prompts prove no more.")
+            yield (f"In {in_words(part.where)} a loss of at most {tolerance:g} is not proven: so few answers were "
+                   f"compared there ({part.prompts:,}). {_seen(part)}.")
 
 
 def _seen(part: Part) -> str:
-    return (f"{part.disagreement.value:.2%} of the next tokens are others, with 95 % confidence up to "
+    return (f"Of their tokens {part.disagreement.value:.2%} are others, with 95 % confidence up to "
             f"{part.disagreement.high:.2%} beyond the noise floor of {part.disagreement.floor:.2%}")

@@ -173,7 +173,10 @@ class Bench:
             points = await self._load(client, server) if rival else []
             slower = rival is not None and not gains(best(points), rival)
             begin = time.monotonic()
-            judgement, held = (None, ()) if slower else await compared(client, known.yardstick, candidate.arguments)
+            judgement: Judgement | None = None
+            held: Held = ()
+            if not slower:
+                judgement, held = await compared(client, known.yardstick, candidate.arguments)
             gate = time.monotonic() - begin
             if judgement and judgement.passed and not points:
                 points = await self._load(client, server)

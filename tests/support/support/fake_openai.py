@@ -25,8 +25,8 @@ class FakeOpenAI:
     largest number so far. ``gone`` is set once a client has left its stream before the end. Texts are
     read as their letters' numbers and ``reads`` more, and messages with ``template`` before them. Events have
     ``at_once`` tokens, as those of a server that speculates. Whatever is asked, the answer is ``other`` where that is
-    given. Completions that are no streams and have a salt wait until ``crowd`` of them are open, and then ``crowded``
-    chooses: as of a server that errs in large batches."""
+    given. Where ``crowded`` is given, it chooses for completions of a salt that begins with ``many``, which wait until
+    ``crowd`` of them are open: as of a server that errs in large batches."""
 
     model: Model
     trouble: str = ""
@@ -95,7 +95,7 @@ class FakeOpenAI:
             self.open -= 1
 
     async def _in_crowd(self, body: dict[str, Any]) -> Model | None:
-        if self.crowded is None or body.get("stream") or not body.get("cache_salt"):
+        if self.crowded is None or not body.get("cache_salt", "").startswith("many"):
             return None
         self.waiting += 1
         if self.waiting >= self.crowd:

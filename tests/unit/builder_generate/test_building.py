@@ -312,6 +312,40 @@ def test_what_chooses_other_tokens_is_refused_and_gets_no_load(ask: Callable[...
     assert "100.00%" in refused.reason
 
 
+def test_what_goes_wrong_after_the_beginning_of_answers_is_refused(ask: Callable[..., BuildRequest], tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole answers have 40 tokens of which the gate's first part sees 32. A third of them is wrong from there on."""
+    monkeypatch.setattr(generating, "REACH_SECONDS", (1000.0, 1000.0))
+    rows = [{"prompt": f"prompt {one:02}", "max_tokens": 40} for one in range(PROMPTS)]
+
+    def late(tokens: Sequence[int]) -> dict[int, float]:
+        return other(tokens) if len(tokens) >= len("prompt 00") + 32 else counting(tokens)
+
+    def choose(arguments: ServerArguments) -> dict[str, Any]:
+        return {"model": late if arguments.speculative_tokens else counting, "trouble": "event"}
+
+    outcome = built(ask(rows), tmp_path / "scratch", Servers(choose))
+    refused = next(one for one in outcome.candidates if one.name == "fp32, n-grams")
+    assert refused.verdict == "AccuracyRefused"
+    assert refused.accuracy == 1.0, "the beginnings are the same"
+    assert refused.reason.startswith("in tokens 33 to 40 of answers with 256 requests at once, 100.00% of its next")
+    report = tmp_path / "store" / outcome.fingerprint / "report.html"
+    assert "Tokens 33 to 40" in report.read_text()
+
+
+def test_what_the_gate_did_not_reach_stands_in_the_report(ask: Callable[..., BuildRequest], tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generating, "REACH_SECONDS", (0.0, 0.0))
+    rows = [{"prompt": f"prompt {one:02}", "max_tokens": 40} for one in range(PROMPTS)]
+    outcome = built(ask(rows), tmp_path / "scratch", Servers(only_ngrams_answer))
+    folder = tmp_path / "store" / outcome.fingerprint
+    report = load(GenerateReport, (folder / "build-report.json").read_text())
+    answers = next(note for note in report.notes if "go on after their first 32 tokens" in note)
+    assert answers.startswith("20 answers go on after their first 32 tokens. The gate compared 0 of them further")
+    assert answers in (folder / "report.html").read_text()
+    assert any("with up to 16 requests at once" in note for note in report.notes)
+
+
 def test_what_does_not_start_is_named_with_its_first_error(ask: Callable[..., BuildRequest], tmp_path: Path) -> None:
     log = "vLLM ended with status 1: ValueError: no such kernel. Last lines of its log:\nINFO loading"
 

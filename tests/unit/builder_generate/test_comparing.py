@@ -41,17 +41,17 @@ def asks(longest: int = LONGEST) -> list[Ask]:
             for number in range(PROMPTS)]
 
 
-async def measured(reference: Model = sound, *, seconds: float = AGES, arguments: ServerArguments = MANY,
+async def measured(reference: Model = sound, *, seconds: float = AGES, tolerance: float = TOLERANCE,
                    longest: int = LONGEST, **fake: Any) -> Yardstick:
     async with fake_openai(reference, **fake) as server, Client(server.url) as client:
-        found, took = await yardstick(client, asks(longest), arguments, tolerance=TOLERANCE, seconds=seconds)
+        found, took = await yardstick(client, asks(longest), MANY, tolerance=tolerance, seconds=seconds)
     assert took > 0
     return found
 
 
-async def judged(found: Yardstick, model: Model, *, arguments: ServerArguments = MANY, **fake: Any) -> Judgement:
+async def judged(found: Yardstick, model: Model, **fake: Any) -> Judgement:
     async with fake_openai(model, **fake) as server, Client(server.url) as client:
-        return (await compared(client, found, arguments))[0]
+        return (await compared(client, found, MANY))[0]
 
 
 async def test_a_sound_configuration_is_compared_to_the_end_of_the_longest_answer_and_with_as_many_as_it_runs() -> None:
@@ -73,12 +73,12 @@ async def test_what_goes_wrong_further_on_is_refused(place: int, said: str) -> N
     assert found.reason.startswith(said)
 
 
-async def test_one_answer_proves_nothing_and_two_that_are_broken_show_it() -> None:
-    """The chance that one answer goes wrong by accident is not small enough: the report has its figures."""
+async def test_one_answer_proves_nothing_and_the_report_says_so() -> None:
     found = await measured()
     said = await judged(found, from_place(600))
     assert said.passed
-    assert any("In tokens 513 to 600" in line and "prompts prove no more" in line
+    assert any(line.startswith("In tokens 513 to 600 of answers with 40 requests at once a loss of at most 0.15 is not "
+                               "proven: so few answers were compared there (1). Of their tokens 1.14% are others")
                for line in unreached(said, found, MANY))
 
 
@@ -97,16 +97,16 @@ async def test_a_reference_that_errs_with_many_at_once_is_no_measure() -> None:
 
 async def test_the_first_token_counts_by_itself() -> None:
     """Of 32 it is 3 %, which the tolerance allows: each answer would begin otherwise."""
-    found = await measured(seconds=0.0)
+    found = await measured(seconds=0.0, tolerance=0.2)
     said = await judged(found, lambda tokens: (broken if len(tokens) == 1 else sound)(tokens))
-    assert said.disagreement.high <= TOLERANCE
+    assert said.disagreement.high < 0.2
     assert said.reason.startswith("in the first token of answers, 100.00% of its next tokens differ")
 
 
 async def test_without_time_beginnings_are_compared_and_the_rest_is_said() -> None:
     found = await measured(seconds=0.0)
     said = await judged(found, from_place(40), crowd=1, crowded=broken)
-    assert said.passed, "no request has another salt: it is asked for the beginnings alone"
+    assert said.passed, "it is asked for the beginnings alone"
     assert said.places == PROMPTS * TOKENS
     answers, at_once = unreached(said, found, MANY)
     assert answers.startswith(f"{PROMPTS} answers go on after their first {TOKENS} tokens. The gate compared 0 of them "
@@ -121,6 +121,13 @@ async def test_where_all_is_compared_nothing_is_left_to_say() -> None:
     assert unreached(said, found, MANY) == []
     assert [line.split(".")[0] for line in unreached(said, found, ServerArguments())] == [
         "The gate compared answers with up to 40 requests at once"]
+
+
+async def test_the_floor_is_of_prompts_that_were_read_once_more() -> None:
+    """What the reference has in its prefix cache would hide noise that each other server has."""
+    async with fake_openai(sound) as server, Client(server.url) as client:
+        await yardstick(client, asks(), MANY, tolerance=TOLERANCE, seconds=0.0)
+    assert [one.get("cache_salt", "") for one in server.seen] == [""] * PROMPTS + ["floor"] * PROMPTS
 
 
 async def test_a_refused_beginning_is_asked_no_further() -> None:
