@@ -174,11 +174,11 @@ def judge(floor: Sequence[Scored], candidate: Sequence[Scored], tolerance: float
     losses are shown to be larger: where their lower bound is above what the floor and the tolerance allow together.
     That all have to pass is an intersection-union test, which needs no correction for how many they are."""
     disagreement, diverged = _losses(floor, candidate)
-    found = [(one, *_part(one, tolerance)) for one in parts]
-    reasons = [_reason(disagreement, diverged, tolerance), *(reason for *_, reason in found)]
+    found = [_part(one, tolerance) for one in parts]
+    reasons = [*_reasons(disagreement, diverged, tolerance), *(reason for _, reason in found)]
     return Judgement(prompts=len(candidate), places=sum(one.places for one in candidate), disagreement=disagreement,
                      divergence=diverged, reason=next(filter(None, reasons), ""),
-                     parts=tuple(part for _, part, _ in found))
+                     parts=tuple(part for part, _ in found))
 
 
 def _losses(floor: Sequence[Scored], candidate: Sequence[Scored]) -> tuple[Loss, Loss]:
@@ -189,14 +189,19 @@ def _losses(floor: Sequence[Scored], candidate: Sequence[Scored]) -> tuple[Loss,
 def _part(found: Compared, tolerance: float) -> tuple[Part, str]:
     """And why it refuses the candidate; empty where it does not."""
     disagreement, diverged = _losses(found.floor, found.candidate)
-    reason = _reason(disagreement, diverged, tolerance)
+    reasons = _reasons(disagreement, diverged, tolerance)
     must = found.where.proves and len(found.candidate) >= samples_advised(tolerance)
-    shown = any(mean_lower_bound(np.asarray(losses, np.float64)) > tolerance + loss.floor for loss, losses in (
-        (disagreement, [1 - one.agreement for one in found.candidate]),
-        (diverged, [one.divergence for one in found.candidate])))
+    shown = (_shown([1 - one.agreement for one in found.candidate], disagreement, tolerance),
+             _shown([one.divergence for one in found.candidate], diverged, tolerance))
+    refuses = next((reason for reason, more in zip(reasons, shown, strict=True) if reason and (must or more)), "")
     part = Part(where=found.where, prompts=len(found.candidate), places=sum(one.places for one in found.candidate),
-                disagreement=disagreement, divergence=diverged, proven=not reason)
-    return part, f"in {in_words(found.where)}, {reason}" if reason and (must or shown) else ""
+                disagreement=disagreement, divergence=diverged, proven=not any(reasons))
+    return part, f"in {in_words(found.where)}, {refuses}" if refuses else ""
+
+
+def _shown(losses: Sequence[float], loss: Loss, tolerance: float) -> bool:
+    """Whether more is lost than may be, by the lower bound of the loss."""
+    return mean_lower_bound(np.asarray(losses, np.float64)) > tolerance + loss.floor
 
 
 def in_words(where: Where) -> str:
@@ -215,16 +220,15 @@ def _loss(floor: Sequence[float], candidate: Sequence[float]) -> Loss:
     return Loss(value=_mean(candidate), floor=_mean(floor), beyond=float(beyond.mean()), high=high)
 
 
-def _reason(disagreement: Loss, diverged: Loss, tolerance: float) -> str:
-    if disagreement.high > tolerance:
-        return (f"{disagreement.value:.2%} of its next tokens differ from the unquantised model's, which differs from "
-                f"itself in {disagreement.floor:.2%}: with 95 % confidence up to {disagreement.high:.2%} are lost "
-                f"beyond that. {tolerance:.2%} may be, so {tolerance + disagreement.floor:.2%} of all")
-    if diverged.high > tolerance:
-        return (f"its probabilities of next tokens diverge by {diverged.value:.4f} bits from the unquantised model's, "
-                f"which diverges from itself by {diverged.floor:.4f}: with 95 % confidence up to {diverged.high:.4f} "
-                f"are lost beyond that. {tolerance:g} may be, so {tolerance + diverged.floor:.4f} in all")
-    return ""
+def _reasons(disagreement: Loss, diverged: Loss, tolerance: float) -> tuple[str, str]:
+    """Of each figure why it is not proven to be within the tolerance; empty where it is."""
+    tokens = (f"{disagreement.value:.2%} of its next tokens differ from the unquantised model's, which differs from "
+              f"itself in {disagreement.floor:.2%}: with 95 % confidence up to {disagreement.high:.2%} are lost beyond "
+              f"that. {tolerance:.2%} may be, so {tolerance + disagreement.floor:.2%} of all")
+    bits = (f"its probabilities of next tokens diverge by {diverged.value:.4f} bits from the unquantised model's, "
+            f"which diverges from itself by {diverged.floor:.4f}: with 95 % confidence up to {diverged.high:.4f} are "
+            f"lost beyond that. {tolerance:g} may be, so {tolerance + diverged.floor:.4f} in all")
+    return tokens if disagreement.high > tolerance else "", bits if diverged.high > tolerance else ""
 
 
 def check_words(prompts: Sequence[tuple[int, ...]], candidate: Sequence[tuple[int, ...]],

@@ -125,6 +125,7 @@ def test_what_is_compared_beside_the_beginnings(candidate: list[Scored], refused
     assert found.parts[0].proven is proven
     assert found.passed is not refused
     assert found.reason.startswith("in tokens 33 to 128 of answers with 64 requests at once, ") is refused
+    assert ("diverge by" in found.reason) is (refused and candidate[0].agreement == 1.0), "the figure that shows it"
     assert (found.parts[0].prompts, found.parts[0].places) == (len(candidate), 32 * len(candidate))
 
 
