@@ -87,12 +87,7 @@ def build_model(resolved: ResolvedModel, scratch: Path, steps: Steps, budget: Bu
         if draft := document.settings.draft:
             _place_model(resolved.drafts[draft].path, staging / DRAFT_FOLDER)
         write_serving(document, staging)
-        (staging / SMOKE_FILE).write_text(smoke_file(result.known.yardstick.records,
-                                                     result.shipped.smoke_prompts, result.shipped.smoke_tokens),
-                                          encoding="utf-8")
-        if request.keep_reference:
-            keep_prompts(staging, result.known.yardstick.records, result.known.yardstick.floor,
-                         request.accuracy.tolerance)
+        _place_reference(request, result, staging)
         write_generate_report(_report(resolved, outcome, result, read, steps, aim, machine), staging)
         manifest = store.of(request, steps.tracker.note).publish(staging, request.fingerprint(), outcome=outcome)
     steps.tracker.step("done", "published")
@@ -183,6 +178,15 @@ def _place_model(source: Path, target: Path) -> None:
     for relative, file in sorted_files(source):
         if file.suffix not in _LEFT_OUT:
             place(file, target / relative)
+
+
+def _place_reference(request: BuildRequest, result: Result, staging: Path) -> None:
+    """What replicas are tried with before any traffic, and while they serve."""
+    shipped, found = result.shipped, result.known.yardstick
+    smoke = smoke_file(found.records, shipped.smoke_prompts, shipped.smoke_tokens)
+    (staging / SMOKE_FILE).write_text(smoke, encoding="utf-8")
+    if request.keep_reference:
+        keep_prompts(staging, found.records, found.floor, request.accuracy.tolerance)
 
 
 def _report(resolved: ResolvedModel, outcome: Outcome, result: Result, read: list[int], steps: Steps,

@@ -158,10 +158,10 @@ def planned(longest: Sequence[int], *, tokens: float, most: int) -> dict[int, in
     """Which answers are compared whole, by their numbers, and how many tokens of each: those that may be longest first,
     as far as ``tokens`` of all go. ``longest`` are the tokens that each may have; ``most`` of one are made in the
     time, whatever else is not."""
-    left, found = tokens, dict[int, int]()
+    left, found = int(tokens), dict[int, int]()
     for number in sorted(range(len(longest)), key=lambda one: -longest[one]):
-        limit = min(longest[number], most)
-        if limit <= TOKENS or limit > left:
+        limit = min(longest[number], most, left)
+        if limit <= TOKENS:
             break
         found[number] = limit
         left -= limit
@@ -192,7 +192,7 @@ def of_itself(found: Yardstick, arguments: ServerArguments) -> Judgement:
 def _compared(records: Sequence[Record], floor: Held, held: Held, begin: int, end: int, at_once: int, *,
               proves: bool = True) -> list[Compared]:
     """Of the prompts that have such places on both sides; none where no prompt has."""
-    known, seen = _byprompt_of(records, floor, begin, end), _byprompt_of(records, held, begin, end)
+    known, seen = _by_prompt(records, floor, begin, end), _by_prompt(records, held, begin, end)
     both = [number for number in known if number in seen]
     if not both:
         return []
@@ -201,7 +201,7 @@ def _compared(records: Sequence[Record], floor: Held, held: Held, begin: int, en
     return [Compared(where=where, floor=[known[one] for one in both], candidate=[seen[one] for one in both])]
 
 
-def _byprompt_of(records: Sequence[Record], held: Held, begin: int, end: int) -> dict[int, Scored]:
+def _by_prompt(records: Sequence[Record], held: Held, begin: int, end: int) -> dict[int, Scored]:
     """By the prompt's number. One that was asked several times has the mean of these: ``held`` goes through all prompts
     again and again."""
     found: dict[int, list[Scored]] = {}

@@ -142,7 +142,7 @@ async def test_a_refused_beginning_is_asked_no_further() -> None:
     ([100, 600, 100], 1e9, 10_000, {1: 600, 0: 100, 2: 100}),
     # The longest first, each as far as its time goes, and as many as the time of all allows.
     ([100, 600, 100], 1e9, 500, {1: 500, 0: 100, 2: 100}), ([100] * 40, 1600.0, 10_000, dict.fromkeys(range(16), 100)),
-    ([100, 600], 650.0, 10_000, {1: 600}),
+    ([100, 600], 650.0, 10_000, {1: 600, 0: 50}), ([100, 90_000], 50_000.0, 80_000, {1: 50_000}),
     # Of nothing beyond the beginnings is there time.
     ([100, 600], 1e9, TOKENS, {}), ([], 1e9, 10_000, {})])
 def test_which_answers_are_compared_whole(longest: list[int], tokens: float, most: int,
