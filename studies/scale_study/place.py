@@ -18,9 +18,9 @@ from support.apiserver import install_crd
 from support.control_plane import LEADS, operator_credentials
 
 INSIDE = "ENGINEWRIGHT_STUDY_INSIDE"
-# The controllers' own limits would be what is measured otherwise.
+# The controllers' own limits would be what is measured otherwise. No acted node is lost because the machine is busy.
 FLAGS = ("--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-deployment-syncs=20",
-         "--concurrent-replicaset-syncs=20")
+         "--concurrent-replicaset-syncs=20", "--node-monitor-grace-period=10m")
 
 
 def enter(module: str) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from attack.rows import Row
-from enginewright.clients.errors import NotFoundError
+from enginewright.clients.errors import AlreadyExistsError, ClientError, NotFoundError
 from enginewright.clients.resources import OPTIMISED_MODEL, POD
 from enginewright.core import labels
 from scale_study.settled import until
@@ -20,7 +19,9 @@ from support.apiserver import Models, model
 FIELDS: Final = ('{.metadata.name} {.metadata.generation} {.status.observedGeneration} '
                  '{.status.conditions[?(@.type=="Ready")].status} {.status.source.digest}')
 CHANGES: Final = 4
-PATIENCE: Final = 300.0
+PATIENCE: Final = 900.0
+PAUSE: Final = 1.0
+T = TypeVar("T")
 SPECS: Final[tuple[dict[str, Any], ...]] = (
     {"replicas": 2, "autoscaling": None}, {"replicas": 1, "autoscaling": None},
     {"replicas": None, "autoscaling": {"minReplicas": 1, "maxReplicas": 3}},
@@ -41,50 +42,59 @@ class Seen:
 
 
 class Lives:
-    """``begun`` and ``ended`` count objects, ``changed`` what was done to them. Names never come again."""
+    """``ended`` counts objects, ``changed`` what was done to them, and ``refused`` calls that were made again. Names
+    never come again."""
 
     def __init__(self, models: Models, seen: Seen, seed: int) -> None:
         self._models, self._seen = models, seen
         self._chance = random.Random(seed)  # noqa: S311
         self._numbers = itertools.count()
-        self.begun = self.ended = self.changed = 0
+        self.ended = self.changed = self.refused = 0
 
-    async def until(self, enough: Callable[[], bool], at_once: int) -> None:
-        """So many objects live at once, one after another in each place, until it is enough; all have gone then."""
-        async def place() -> None:
-            while not enough():
-                await self._life(f"life-{next(self._numbers)}")
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
-                group.create_task(place())
-
-    async def _life(self, name: str) -> None:
-        source = {"uri": "pvc://models/minilm", "digest": self._seen.digest}
-        await self._models.create(model(name, source=source))
-        self.begun += 1
-        await self._ready(name)
+    async def one(self) -> None:
+        name = f"life-{next(self._numbers)}"
+        await self.begin(name)
         for _ in range(CHANGES):
             await self._change(name)
             await self._ready(name)
-        await self._models.delete(name)
+        await self._insist(lambda: self._models.delete(name))
         await self._models.gone(OPTIMISED_MODEL, name)
         self._seen.ready.pop(name, None)
         self.ended += 1
+
+    async def begin(self, name: str) -> None:
+        """An object that is served."""
+        source = {"uri": "pvc://models/minilm", "digest": self._seen.digest}
+        await self._insist(lambda: self._models.create(model(name, source=source)))
+        await self._ready(name)
 
     async def _change(self, name: str) -> None:
         self.changed += 1
         if self._chance.random() < 0.5:
             self._seen.ready[name] = False
-            await self._models.patch({"spec": self._chance.choice(SPECS)}, name)
-            await self._models.patch({"metadata": {"annotations": {"soak": str(self.changed)}}}, name)
-            self._seen.ready[name] = await self._is_ready(name)
+            spec, number = self._chance.choice(SPECS), self.changed
+            await self._insist(lambda: self._models.patch({"spec": spec}, name))
+            await self._insist(lambda: self._models.patch({"metadata": {"annotations": {"soak": str(number)}}}, name))
+            self._seen.ready[name] = await self._insist(lambda: self._is_ready(name)) or False
             return
-        pods = await self._models.kube.list_all(POD, self._models.namespace, labels=f"{labels.MODEL}={name}")
+        pods = await self._insist(lambda: self._models.kube.list_all(POD, self._models.namespace,
+                                                                     labels=f"{labels.MODEL}={name}"))
         if pods:
             gone = self._chance.choice(pods)["metadata"]["name"]
-            with contextlib.suppress(NotFoundError):  # its Deployment was faster
-                await self._models.kube.delete(POD, self._models.namespace, gone)
+            # Its Deployment may be faster.
+            await self._insist(lambda: self._models.kube.delete(POD, self._models.namespace, gone))
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Again until the apiserver takes it, which another load may keep from answering; None where the answer to the
+        call before was lost."""
+        while True:
+            try:
+                return await call()
+            except (NotFoundError, AlreadyExistsError):
+                return None
+            except ClientError:
+                self.refused += 1
+                await asyncio.sleep(PAUSE)
 
     async def _ready(self, name: str) -> None:
         await until(lambda: self._seen.ready.get(name, False), PATIENCE, f"{name} is ready")
