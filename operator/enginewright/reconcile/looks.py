@@ -94,6 +94,15 @@ class Look:
         return not self.plan.actions or (scales and len(serving) == 1 and self.plan.question is None)
 
     @property
+    def grows(self) -> bool:
+        """Whether the plan gives a Deployment more replicas and may be carried out without a look at the object, too:
+        requests wait for it. Where the object has changed unseen, a replica too many is the worst that comes of it: the
+        apiserver then refuses the status that says so, and the next pass looks afresh."""
+        before = {one.name: one.spec_replicas for one in self.observed.deployments}
+        return self.scales and all(isinstance(one, Scale) and one.replicas > before.get(one.deployment, one.replicas)
+                                   for one in self.plan.actions)
+
+    @property
     def may_be_confirmed(self) -> bool:
         """Whether the plan may be carried out once the apiserver has confirmed what it was decided on. Nothing in it
         may stand on the absence of what memory does not know. So builds and whatever has a Job are looked at afresh: of

@@ -22,9 +22,9 @@ BACKOFF: Final = {
     Family.USER: Backoff(first=5.0, most=300.0),
     Family.BUG: Backoff(first=2.0, most=300.0),
 }
-# Of queues that rise so many times as many passes run beside the others: each waits for two answers of the apiserver
-# and does little else.
-RISING: Final = 3
+# Of queues that rise so many times as many passes run beside the others: each waits for one answer of the apiserver and
+# does little else.
+RISING: Final = 8
 log = structlog.get_logger(__name__)
 
 

@@ -288,6 +288,7 @@ class Reconciler:
         try:
             await self._report(look.view, look.observed, look.plan, owed.acted, log)
         except (ConflictError, NotFoundError) as error:
+            self._distrusted.add(key)
             log.info("the object has changed before status said that it was scaled", error=str(error))
         except (TransientError, asyncio.CancelledError):
             self._owed[key] = owed
@@ -298,6 +299,8 @@ class Reconciler:
     async def _made_sure(self, key: Key, look: Look) -> Look | None:
         """A look like ``look``, at memory, that the pass may act on; None where the object is gone."""
         world = self._parts.world
+        if look.grows:
+            return look
         if look.may_be_remembered:
             now = await world.find(key.namespace, key.name)
             if now is not None and same(look.view, now):

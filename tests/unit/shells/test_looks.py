@@ -32,7 +32,8 @@ DELETES = Delete(api_version="v1", kind="Pod", name="p", why="it is late")
 REVISION = "8f6740b9"
 CREATES = Create(manifest={"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}, why="a build")
 SPENT = Delete(api_version="batch/v1", kind="Job", name="j", why="it failed", spent=True)
-SCALES = Scale(deployment="d", replicas=2, why="requests wait", uid="u", version="7", generation=1)
+SCALES = Scale(deployment=f"minilm-{REVISION}", replicas=0, why="no request comes", uid="u", version="7", generation=1)
+GROWS = replace(SCALES, replicas=2, why="requests wait")
 
 
 @dataclass
@@ -154,14 +155,44 @@ def test_replicas_are_scaled_on_what_is_remembered() -> None:
     assert here.done == [SCALES]
 
 
+def test_more_replicas_are_asked_for_at_once_as_requests_wait() -> None:
+    here = bench(plan(GROWS))
+    assert here.passes() == ["remembered object", "remembered children"]
+    assert here.done == [GROWS]
+
+
+def test_fewer_replicas_of_another_deployment_keep_those_that_grow_waiting() -> None:
+    another = replace(GROWS, deployment="another")
+    assert bench(plan(GROWS, another)).passes() == ["remembered object", "remembered children", "object"]
+
+
+@pytest.mark.parametrize("urgent", [False, True], ids=["said at once", "said later"])
+def test_where_status_cannot_say_that_replicas_grew_the_next_look_is_at_the_apiserver(urgent: bool) -> None:
+    """The object has changed, and memory does not know: its new spec may ask for other replicas."""
+    here = bench(plan(GROWS), plan(), urgent=urgent)
+    here.refused = ConflictError("another version", status=409)
+    if urgent:
+        here.passes()
+        here.urgent = False
+        with pytest.raises(ConflictError):
+            here.passes()
+        assert here.asked[:2] == ["object", "children"], "this pass stands on no memory either"
+    else:
+        with pytest.raises(ConflictError):
+            here.passes()
+    here.refused = None
+    assert here.passes()[:2] == ["object", "children"]
+    assert here.done == [GROWS]
+
+
 def test_replicas_of_two_revisions_depend_on_each_other_and_are_not_scaled_on_what_is_remembered() -> None:
-    here = bench(plan(SCALES), revisions=2)
+    here = bench(plan(GROWS), revisions=2)
     assert here.passes() == ["remembered object", "remembered children", "object", "children", "object"]
 
 
 def test_nor_are_those_of_a_revision_that_is_analysed() -> None:
     question = Question(key="k", stable="a", candidate="b", model="m")
-    here = bench(replace(plan(SCALES), question=question))
+    here = bench(replace(plan(GROWS), question=question))
     assert here.passes()[2:4] == ["object", "children"]
 
 
