@@ -137,7 +137,7 @@ scale-study: venv deps ## What many models cost the apiserver, into build/scale/
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m scale_study --n $(or $(N),300) --namespaces $(or $(NAMESPACES),1) $(ARGS)
 
 .PHONY: soak-study
-soak-study: venv deps ## What the operator keeps of objects that come and go on a real apiserver, into build/soak.json (ARGS="--events 100000 --at-once 10")
+soak-study: venv deps ## What the operator keeps after 100,000 events in an hour on a real apiserver, into build/soak.json (ARGS="--events 3000 --minutes 2")
 	PYTHONPATH=studies:hack:operator:builders:tests/support $(VENV)/bin/python -m soak_study $(ARGS)
 
 .PHONY: survive-study

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
-from enginewright.clients.resources import DEPLOYMENT, SERVICE, Resource
+from enginewright.clients.resources import DEPLOYMENT, OPTIMISED_MODEL, SERVICE, Resource
 from enginewright.core import labels
 from enginewright.observe.fields import Raw
 from enginewright.observe.keys import Key
@@ -15,6 +16,7 @@ from enginewright.reconcile.queue import Lane
 from enginewright.runtime import Operator
 from support.apiserver import Models, eventually, model
 from support.fake_kubelet import FakeKubelet
+from support.operators import Depths, embedded
 
 MINE = f"{labels.MODEL}=minilm"
 
@@ -84,6 +86,33 @@ async def test_a_comparison_mends_what_no_watch_told_of(
         return await models.names(SERVICE, MINE) == ["minilm"]
 
     await eventually(made_again)
+
+
+async def test_a_replica_is_taken_back_that_a_spec_forbids_of_which_memory_has_not_heard(
+    operator_kubeconfig: Path, namespace: str, models: Models, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests wait, so that the operator does not ask for the object before it scales up."""
+    depths = Depths()
+    async with embedded(operator_kubeconfig, namespace, triton=depths) as operator:
+        await models.create(model(autoscaling={"minReplicas": 1, "maxReplicas": 4, "targetQueueDepth": 4}))
+        await models.wait("Ready", "True")
+        told = operator.watcher._saw
+
+        def deaf(resource: Resource, change: str | None, raw: Raw) -> None:
+            if resource != OPTIMISED_MODEL:
+                told(resource, change, raw)
+
+        monkeypatch.setattr(operator.watcher, "_saw", deaf)
+        await models.patch({"spec": {"autoscaling": None, "replicas": 1}})
+        (first,) = kubelet.addresses.values()
+        depths.queued = {first: 12}
+
+        async def taken_back() -> bool:
+            (deployment,) = await models.kube.list_all(DEPLOYMENT, namespace, labels=MINE)
+            return calls(operator)["scale deployments"] >= 2 and deployment["spec"]["replicas"] == 1
+
+        await eventually(taken_back)
+        assert (await models.wait("Ready", "True"))["observedGeneration"] == 2
 
 
 async def with_engine_in_store(operator: Operator, models: Models) -> dict[str, str]:

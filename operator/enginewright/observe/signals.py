@@ -47,6 +47,9 @@ PERIOD: Final = 1.0
 # Of the period without many replicas, after which replicas are asked again where one look alone would scale up. So a
 # queue is answered within a second and a half, wherever in a period it begins; a spike that is over sooner is none.
 AGAIN: Final = 0.4
+# Seconds: rounds begin at whole multiples of it. Those of a moment are then begun, and their answers read, in a few
+# turns of the event loop, each of which costs as much as to parse a page.
+TICK: Final = 0.05
 # Replicas a second that queue depth judges. More would leave passes too little: a breach among 1,000 was answered later
 # then (docs/benchmarks/scale.md). A reading that a measured capacity judges costs as much as so many others.
 READINGS: Final = 1000.0
@@ -227,7 +230,7 @@ class Signals:
             # From due time to due time, so that rounds do not drift; rounds that were missed are not made up for.
             now = self._clock()
             due = max(due + pause, now)
-            if await hurry.within(due - now):
+            if await hurry.within(TICK * math.ceil(due / TICK) - now):
                 due = self._clock()
 
     async def round(self, key: Key, target: Target, window: Window) -> None:

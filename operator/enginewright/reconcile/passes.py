@@ -3,8 +3,9 @@
 A pass looks at what the operator remembers first. Most passes find nothing to do there, and read nothing from the
 apiserver. :class:`~enginewright.reconcile.looks.Look` says what may stand on that look alone: nothing that lasts, and
 of actions a number of replicas. Where there is more to do, the apiserver confirms what was seen, or the pass looks
-again, at the apiserver, and acts on what it decides then. So memory that is late can delay an act, and never cause one.
-It is not trusted for long while a model is on its way, and not at all after a pass that failed.
+again, at the apiserver, and acts on what it decides then. So memory that is late can delay an act, and cause none but
+that a queue gets replicas which a newer spec forbids, until status is written. Memory is not trusted for long while a
+model is on its way, and not at all after a pass that failed.
 
 A pass that finds a number of replicas and nothing else to change writes that first, as requests wait for it. Where the
 queues of other objects rise as well, it leaves it to the next pass over its object to say so. That pass waits until no

@@ -22,9 +22,10 @@ from enginewright.core.reasons import Reason
 from enginewright.core.scaling import Capacity, ScaleDecision, ScaleLimits, decide_replicas
 from enginewright.core.scaling.shown import Shown
 from enginewright.core.signals import Reading, Sample, SignalWindow, Traffic
+from enginewright.observe.bell import Bell
 from enginewright.observe.keys import Key
 from enginewright.observe.power import Drawn
-from enginewright.observe.signals import Signals, Target, _Watched
+from enginewright.observe.signals import TICK, Signals, Target, _Watched
 from enginewright.observe.window import Window
 
 KEY = Key("ns", "m")
@@ -375,6 +376,27 @@ async def test_a_deep_queue_wakes_the_object_up_and_a_quiet_one_does_not(
     fleet.queued = {"127.0.0.1": 40}
     await until(lambda: len(heard.woken) > settled)
     assert set(heard.woken) == {KEY}
+
+
+async def test_rounds_of_objects_begin_at_common_moments_and_none_drifts(
+    signals: Signals, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, ends = [100.013], list[float]()
+
+    async def within(_: Bell, seconds: float) -> bool:
+        clock[0] += seconds
+        ends.append(clock[0])
+        if len(ends) == 40:
+            await asyncio.Event().wait()
+        return False
+
+    monkeypatch.setattr(Bell, "within", within)
+    monkeypatch.setattr(signals, "_clock", lambda: clock[0])
+    monkeypatch.setattr(signals, "_period", 0.13)
+    signals.watch(KEY, target("127.0.0.1"))
+    await until(lambda: len(ends) == 40)
+    assert [end / TICK for end in ends] == pytest.approx([round(end / TICK) for end in ends])
+    assert ends[-1] == pytest.approx(100.013 + 40 * 0.13, abs=TICK)
 
 
 async def test_a_queue_that_was_seen_once_is_looked_at_again_before_the_period_is_over(
