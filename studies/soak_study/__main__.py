@@ -115,8 +115,9 @@ async def _soak(options: argparse.Namespace, found: Found, lives: Lives, changes
     async def phase(part: float) -> Reading:
         """Until the operator has seen this ``part`` of the events, in that of the minutes; what it holds when all but
         the objects that stay have gone."""
-        latest, until = await read(process), time.monotonic() + 60.0 * options.minutes * part
-        wanted = latest.events + options.events * part
+        latest = await read(process)
+        wanted: float = latest.events + options.events * part
+        until: float = time.monotonic() + 60.0 * options.minutes * part
 
         async def follow() -> None:
             nonlocal latest
