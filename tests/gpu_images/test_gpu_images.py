@@ -19,7 +19,7 @@ from demo.shell import CLUSTER, IMAGES, ROOT, Kube, run
 NAMESPACE = "gpu-images"
 ASKED = "/opt/asked"
 # What a server image's own Python runs.
-ASKING = ("__init__.py", "examine.py", "pod/__init__.py", "pod/fits.py")
+ASKING = ("__init__.py", "examine.py", "pod/__init__.py", "pod/device.py", "pod/libraries.py")
 # Name in the report → package of the lock.
 SERVER = {"TensorRT": "tensorrt-cu12-bindings", "TensorRT's Python bindings": "tensorrt-cu12-bindings",
           "ONNX Runtime": "onnxruntime-gpu", "PyTorch": "torch", "CUDA's Python bindings": "cuda-bindings",

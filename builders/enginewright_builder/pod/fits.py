@@ -23,6 +23,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+if __name__ == "__main__":  # an image may keep a program's own folder out of the path, by PYTHONSAFEPATH
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+
 from enginewright_builder.pod import device, libraries
 from enginewright_builder.pod.device import Device, Driver, sliced
 

@@ -116,12 +116,14 @@ def leave(folder: Path, engine: EngineSummary) -> Path:
 
 
 def ask(left: Path, packages: Path) -> subprocess.CompletedProcess[str]:
-    """As the init container does, by a Python that has nothing but ``packages``."""
+    """As the init container does, by a Python that has nothing but ``packages``, and that does not look for modules
+    beside a program."""
     log = left.parent / "termination-log"
     log.touch()
     return subprocess.run([sys.executable, "-S", str(left / "fits.py"), str(left / "fits.json")], capture_output=True,
                           text=True, timeout=240, check=False,
-                          env={"PATH": os.environ["PATH"], "PYTHONPATH": str(packages), "TERMINATION_LOG": str(log)})
+                          env={"PATH": os.environ["PATH"], "PYTHONPATH": str(packages), "PYTHONSAFEPATH": "1",
+                               "TERMINATION_LOG": str(log)})
 
 
 def tensorrt(version: str, folder: Path) -> Path:
