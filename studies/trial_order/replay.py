@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from enginewright_builder.engines.buckets import bucket_ranges
 from enginewright_builder.engines.torch_aoti import TorchEngine
 from enginewright_builder.measure.look import Look
 from tables import head
+from trial_order.fixed import FixedOrder
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "docs" / "benchmarks"
 PAGE = BENCHMARKS / "trial-order.md"
@@ -167,11 +168,12 @@ def tuned(plan: Plan) -> Iterator[Plan]:
         yield Plan(rung=Rung(backend=plan.rung.backend, precision=plan.rung.precision, ranges=tuple(one)), of=plan.name)
 
 
-def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True) -> Replay:
+def replay(model: str, budget: float, table: Experience | None = None, *, overlap: bool = True,
+           order: type[Agenda] = Agenda) -> Replay:
     world = World(model, table or experience("gpu"))
     beside = Beside(world, before_seconds(model), overlap=overlap)
     costs = Costs(world.guesses, world.look, graph_left=beside.graph_left, engine_left=beside.engine_left)
-    agenda = Agenda(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()})
+    agenda = order(plans(), world.guesses, costs, {plan.name: list(tuned(plan)) for plan in plans()})
     tried: list[str] = []
     times: dict[str, dict[int, float]] = {}
     passing: set[str] = set()
@@ -223,15 +225,44 @@ other models' did, times what this model took longer than they. As many seconds 
 [product-single.json](product-single.json), and 50 s after it.
 """
 
+_FIXED = """## Beside a fixed order
+
+The same trials in one order for all models: by engine (TensorRT, PyTorch, ONNX Runtime), then by precision (FP16, INT8,
+BF16, FP8, TF32, FP32), each engine for every batch directly before those that are tuned from it, and nothing that is
+not expected to fit. Budgets, costs, quick builds and the work beside the trials are the same; only what is predicted of
+a model is not used.
+"""
+
+
+def replays(budget: float, order: type[Agenda] = Agenda) -> list[Replay]:
+    """Of all models."""
+    return [replay(model, budget, order=order) for model in experience("gpu").models]
+
+
+def within(found: Sequence[Replay]) -> str:
+    """How many models and batches come near to the best."""
+    cells = [value for one in found for value in one.regret.values()]
+    return f"{sum(value <= ZONE for value in cells)} of {len(cells)}"
+
+
+def worst(found: Sequence[Replay]) -> float:
+    return max(value for one in found for value in one.regret.values())
+
+
+def beside_fixed(ours: Mapping[int, Sequence[Replay]], fixed: Mapping[int, Sequence[Replay]]) -> list[str]:
+    """What the predictions are worth, in Markdown."""
+    rows = [(f"{budget} s", within(ours[budget]), f"{worst(ours[budget]):.2f}", within(fixed[budget]),
+             f"{worst(fixed[budget]):.2f}") for budget in ours]
+    return [_FIXED, *head("budget", "within 3 %", "worst", "within 3 %, fixed order", "worst, fixed order"),
+            *(f"| {' | '.join(one)} |" for one in rows), ""]
+
 
 def page() -> str:
-    """A table for each budget, in Markdown."""
-    lines: list[str] = [_HEAD]
-    for budget in BUDGETS:
-        found = [replay(model, budget) for model in experience("gpu").models]
-        cells = [value for one in found for value in one.regret.values()]
-        within = sum(value <= ZONE for value in cells)
-        lines += [f"## {budget} s: {within} of {len(cells)} cells within 3 %", "",
+    """Beside a fixed order, and a table for each budget, in Markdown."""
+    ours = {budget: replays(budget) for budget in BUDGETS}
+    lines = [_HEAD, *beside_fixed(ours, {budget: replays(budget, FixedOrder) for budget in BUDGETS})]
+    for budget, found in ours.items():
+        lines += [f"## {budget} s: {within(found)} cells within 3 %", "",
                   *head("model", "batch 1", "8", "32", "seconds", "trials in order")]
         lines += [f"| {one.model} | " + " | ".join(f"{one.regret[batch]:.3f}" for batch in BATCHES)
                   + f" | {one.seconds:.0f} | {', '.join(one.tried)} |" for one in found]

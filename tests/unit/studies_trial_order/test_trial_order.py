@@ -7,7 +7,9 @@ import pytest
 
 from enginewright_builder.competition.experience import experience
 from trial_order.experience import TABLE, made
-from trial_order.replay import BATCHES, PAGE, ZONE, Replay, replay
+from trial_order.fixed import FixedOrder
+from trial_order.replay import BATCHES, PAGE, ZONE, Replay, beside_fixed, replay
+from trial_order.replay import replays as replays_of
 
 MODELS = tuple(experience("gpu").models)
 
@@ -25,6 +27,13 @@ def test_the_page_says_how_many_cells_are_within_the_zone(replays: dict[tuple[st
     for budget in (300, 900):
         within = sum(value <= ZONE for model in MODELS for value in replays[model, budget].regret.values())
         assert f"## {budget} s: {within} of 24 cells within 3 %" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_page_says_what_a_fixed_order_finds(replays: dict[tuple[str, int], Replay]) -> None:
+    ours = {300: [replays[model, 300] for model in MODELS]}
+    row = beside_fixed(ours, {300: replays_of(300, FixedOrder)})[-2]
+    assert row.startswith("| 300 s | ")
+    assert row in PAGE.read_text(encoding="utf-8")
 
 
 def test_most_of_what_ships_after_300_seconds_is_within_the_zone_of_the_best(
