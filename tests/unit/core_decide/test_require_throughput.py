@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from enginewright.core import labels
 from support.cluster import SPEC, Cluster, built, resolved
 from support.once import once
+from support.published_language_model import built_language_model, language_model
 
 STRATEGIES = ("Canary", "BlueGreen", "Recreate")
 FAST: dict[str, Any] = {"throughput_at_objective": 900.0}
@@ -162,3 +164,18 @@ def test_it_is_said_until_another_engine_is_asked_for() -> None:
     change(cluster, SLOW)
     change(cluster, SLOW, engine={"precision": "int8"})
     assert cluster.says("ThroughputHeld") == "True/AsFast"
+
+
+def test_a_language_model_is_compared_by_its_tokens() -> None:
+    cluster = Cluster(spec=SPEC)
+    figures = language_model().tokens
+    for rate, precision in ((640.0, "auto"), (320.0, "fp32")):
+        cluster.edit(engine={"precision": precision})
+        cluster.operate()
+        cluster.finish(resolved(), of="resolve")
+        cluster.operate()
+        measured = replace(figures, output_rate=rate)
+        cluster.finish(built_language_model(built_at=cluster.now, tokens=measured), of="build")
+        cluster.settle()
+    assert cluster.says("ThroughputHeld") == "False/BuiltSlower"
+    assert "does 320 tokens a second within any latency" in cluster.condition("ThroughputHeld")["message"]
