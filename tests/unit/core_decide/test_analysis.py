@@ -515,3 +515,17 @@ def test_a_replica_that_can_be_measured_again_is_promoted() -> None:
     cluster.mute = {}
     cluster.settle()
     assert cluster.revision == new
+
+
+def test_without_room_for_another_replica_it_is_said_that_nothing_was_compared() -> None:
+    cluster = serving(maxSurge=0)
+    old = cluster.revision
+    changed(cluster)
+    said = []
+    for _ in range(120):
+        cluster.step()
+        said.append(cluster.condition("RolloutComplete")["message"])
+    assert cluster.revision != old
+    words = "no replica of the stable revision ran beside it"
+    assert any(f"neither latency nor outputs were compared: {words}" in message for message in said)
+    assert cluster.status["revisions"][0]["analysis"]["uncompared"] == words
