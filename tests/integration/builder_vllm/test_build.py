@@ -133,13 +133,14 @@ def test_it_is_proven_and_published(outcome: Outcome, request_: BuildRequest) ->
     assert report.serving.server_version
     assert report.serving.memory_bytes > 100 << 20
     for name in ("fp32", "fp32, n-grams"):
-        assert trials[name].judgement is not None, trials[name].reason
+        judgement = trials[name].judgement
+        assert judgement is not None, trials[name].reason
         assert trials[name].start_seconds > 0
         load_ = trials[name].best
         assert load_.figures.failed == 0
         assert load_.layers is not None
         assert load_.layers.decode_ms > 0
-        whole = [one for one in trials[name].judgement.parts if one.where.first > 1]
+        whole = [one for one in judgement.parts if one.where.first > 1]
         assert [one.where.first for one in whole] == [33]
         assert 0 < whole[0].prompts <= 4
     # Speculation changes when tokens come, not which.
