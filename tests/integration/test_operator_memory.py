@@ -112,7 +112,7 @@ async def test_a_replica_is_taken_back_that_a_spec_forbids_of_which_memory_has_n
             # so that nothing is scaled up at all.
             found = await models.get()
             (deployment,) = await models.kube.list_all(DEPLOYMENT, namespace, labels=MINE)
-            return found["status"]["observedGeneration"] == 2 and deployment["spec"]["replicas"] == 1
+            return bool(found["status"]["observedGeneration"] == 2 and deployment["spec"]["replicas"] == 1)
 
         await eventually(taken_back)
         assert (await models.wait("Ready", "True"))["observedGeneration"] == 2
