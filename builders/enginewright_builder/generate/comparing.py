@@ -169,8 +169,8 @@ def planned(longest: Sequence[int], *, tokens: float, most: int) -> dict[int, in
 
 
 async def compared(client: Client, found: Yardstick, arguments: ServerArguments) -> tuple[Judgement, Held]:
-    """What the gate says of a configuration, and its choices at the beginnings. Where these are refused it is asked no
-    more. Raises what the server raises."""
+    """What the gate says of a configuration, and its choices at the beginnings. One that is refused by these
+    gets no more requests. Raises what the server raises."""
     held = await hold(client, found.records, concurrency=AT_ONCE)
     candidate, parts, at_once = _scored(found.records, held), found.first(held), found.at_once(arguments)
     said = judge(found.floor, candidate, found.tolerance, parts)

@@ -1,8 +1,8 @@
 """Which of the tried configurations ships, and by which figures.
 
 What leads was chosen for its figures, of which some were lucky. So its load is put on once more, and so is the
-default's, in the same way. These figures are published, and what ships is better by them, too. Under an objective it
-keeps that by requests that did not choose it.
+default's, in the same way. The report has these figures, and what ships is better by them as well. Under an objective
+it keeps that by requests that did not choose it.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def devices() -> list[Device]:
 
 
 def driver() -> Driver:
-    """Both empty without a driver. A driver that does not start reports the newest CUDA, too."""
+    """Both empty without a driver. A driver that does not start still reports the newest CUDA."""
     number = ctypes.c_int()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))

@@ -95,9 +95,9 @@ class Look:
 
     @property
     def grows(self) -> bool:
-        """Whether the plan gives a Deployment more replicas and may be carried out without a look at the object, too:
-        requests wait for it. Where the object has changed unseen, a replica too many is the worst that comes of it: the
-        apiserver then refuses the status that says so, and the next pass looks afresh."""
+        """Whether the plan only gives a Deployment more replicas, for which requests wait, so that the operator may
+        carry it out without a look at the object. Where the object has changed unseen, a replica too many is the worst
+        that comes of it: the apiserver then refuses the status that says so, and the next pass looks afresh."""
         before = {one.name: one.spec_replicas for one in self.observed.deployments}
         return self.scales and all(isinstance(one, Scale) and one.replicas > before.get(one.deployment, one.replicas)
                                    for one in self.plan.actions)

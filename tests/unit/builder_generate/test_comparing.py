@@ -17,7 +17,7 @@ from enginewright_builder.generate.reach import unreached
 from support.fake_openai import Model, fake_openai
 
 PROMPTS, LONGEST, TOLERANCE = 20, 600, 0.15
-# More than any machine takes for what is asked here, so that no clock decides how much that is.
+# More seconds than any machine takes for these requests, so that no clock decides how many the gate compares.
 AGES = 1e6
 MANY = ServerArguments(max_num_seqs=40)
 
