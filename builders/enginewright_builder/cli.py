@@ -30,6 +30,7 @@ from enginewright_builder.system import available_cpus, limit_threads
 from enginewright_builder.termination import leave_outcome
 from enginewright_builder.tracing import tracing
 from enginewright_builder.triton.key import leave_key
+from enginewright_builder.triton.patience import READY_SECONDS
 
 if TYPE_CHECKING:
     from enginewright_builder.generate.supervised import Supervised
@@ -222,7 +223,7 @@ def _prove_parser() -> argparse.ArgumentParser:
                              "start")
     parser.add_argument("--witness", type=Path, metavar="DIR", help="folder where the server's container writes its "
                                                                     "state")
-    parser.add_argument("--ready-seconds", type=_seconds, default=180.0, metavar="S",
+    parser.add_argument("--ready-seconds", type=_seconds, default=READY_SECONDS, metavar="S",
                         help="seconds to wait for the server (default %(default)g)")
     return parser
 

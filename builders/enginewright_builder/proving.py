@@ -47,6 +47,7 @@ from enginewright_builder.sweep.ways import sweep_ways
 from enginewright_builder.triton import smoke_record
 from enginewright_builder.triton.client import Address, Server, Usage
 from enginewright_builder.triton.memory import MemoryWatch
+from enginewright_builder.triton.patience import READY_SECONDS
 from enginewright_builder.triton.prove import Proof, prove_on
 from enginewright_builder.triton.repository import write_model
 from enginewright_builder.triton.server import TritonServer
@@ -88,7 +89,7 @@ class GivenServer:
     repository: Path
     address: Address
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
-    ready_seconds: float = 120.0
+    ready_seconds: float = READY_SECONDS
     witness: Witness | None = None
     fresh = False
 

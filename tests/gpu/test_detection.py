@@ -36,7 +36,7 @@ def planes(seed: int) -> Tensors:
 
 
 async def served(root: Path, sent: Tensors) -> Tensors:
-    async with (TritonServer(root, models=(MODEL,), gpus=(0,), ready_seconds=120) as server,
+    async with (TritonServer(root, models=(MODEL,), gpus=(0,)) as server,
                 Channels(server.grpc_url) as channels):
         return decode(await channels.call(encode(MODEL, sent).payload, 60.0))
 

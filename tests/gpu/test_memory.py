@@ -63,7 +63,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def measured(root: Path, options: tuple[str, ...]) -> MemoryFigures:
-    async with TritonServer(root, gpus=(0,), ready_seconds=300, options=(
+    async with TritonServer(root, gpus=(0,), options=(
             "--metrics-interval-ms=100", *options)) as server:
         async with MemoryWatch(server) as watch:
             await server.load(MODEL)

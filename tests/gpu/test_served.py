@@ -84,7 +84,7 @@ def test_answers_by_every_way_are_the_sources(tmp_path: Path) -> None:
 
 async def asked_by_every_way(root: Path, source: OnnxModel) -> str:
     """Returns the server's log."""
-    async with TritonServer(root, models=(MODEL,), gpus=(0,), ready_seconds=300) as server:
+    async with TritonServer(root, models=(MODEL,), gpus=(0,)) as server:
         for transport in TRANSPORTS:
             for batch in BATCHES:
                 inputs = images(batch, seed=batch)
@@ -123,7 +123,7 @@ async def asked_twice(root: Path, batches: list[int]) -> tuple[str, list[Tensors
     """The server's metrics afterwards, and its answers."""
     caches = install.find(root.parent / "installed").binary.parents[1] / "caches"
     options = (f"--cache-config=local,size={64 << 20}", f"--cache-directory={caches}")
-    async with (TritonServer(root, models=(MODEL, MODEL + COMPUTED), gpus=(0,), ready_seconds=300,
+    async with (TritonServer(root, models=(MODEL, MODEL + COMPUTED), gpus=(0,),
                              options=options) as server, Channels(server.grpc_url) as channels):
         answers: list[Tensors] = [
             decode(await channels.call(encode(MODEL, images(batch, seed=batch)).payload, 60.0)) for batch in batches]

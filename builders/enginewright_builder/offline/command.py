@@ -11,6 +11,7 @@ from enginewright_builder.contract import Outcome, Progress
 from enginewright_builder.errors import BuilderError, TransientError, classify, exit_code
 from enginewright_builder.progress import JsonLines, own_stdout
 from enginewright_builder.termination import leave_outcome
+from enginewright_builder.triton.patience import READY_SECONDS
 
 # What the Job controller tells each pod of an Indexed Job.
 INDEX = "JOB_COMPLETION_INDEX"
@@ -70,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, port in (("http", 8000), ("grpc", 8001)):
         parser.add_argument(f"--{name}", default=f"127.0.0.1:{port}", metavar="HOST:PORT",
                             help="address of the server (default %(default)s)")
-    parser.add_argument("--ready-seconds", type=_positive, default=600, metavar="S",
+    parser.add_argument("--ready-seconds", type=_positive, default=READY_SECONDS, metavar="S",
                         help="seconds to wait for the server, also when it goes away meanwhile (default %(default)d)")
     return parser
 

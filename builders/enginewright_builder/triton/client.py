@@ -18,6 +18,7 @@ from enginewright_builder.errors import BuilderError, UserError
 from enginewright_builder.measure.energy import Meter, open_meter
 from enginewright_builder.running import Within
 from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, TritonMeter, pinned, reading
+from enginewright_builder.triton.patience import READY_SECONDS
 from enginewright_builder.triton.process import Memory, cpu_seconds_in, memory_in, spike_in
 from enginewright_builder.triton.witness import Witness
 
@@ -58,7 +59,7 @@ class Server(Within):
     nothing. ``start_seconds`` is how long the server took from its start until it was ready; 0 where unknown.
     """
 
-    def __init__(self, address: Address, *, ready_seconds: float = 120.0, gpus: tuple[int, ...] = (),
+    def __init__(self, address: Address, *, ready_seconds: float = READY_SECONDS, gpus: tuple[int, ...] = (),
                  headers: dict[str, str] | None = None, witness: Witness | None = None, sliced: bool = False) -> None:
         self.address, self.ready_seconds, self.gpus, self.sliced = address, ready_seconds, gpus, sliced
         self.start_seconds = 0.0
@@ -110,8 +111,7 @@ class Server(Within):
                 raise self._late()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def load(self, model: str, config: schema.ModelConfig | None = None, *,
-                   deadline_seconds: float | None = None) -> float:
+    async def load(self, model: str, config: schema.ModelConfig | None = None) -> float:
         """Loads ``model``, with ``config`` instead of its file if given, and returns how many seconds that took.
 
         A model already loaded is unloaded first: two copies would double memory and hide the cold start. Raises
@@ -123,11 +123,10 @@ class Server(Within):
             body["parameters"] = {"config": json.dumps(json_format.MessageToDict(
                 config, preserving_proto_field_name=True, always_print_fields_with_no_presence=True))}
         began = time.monotonic()
-        limit = deadline_seconds or self.ready_seconds
         try:
-            answer = await self._http.post(f"/v2/repository/models/{model}/load", json=body, timeout=limit)
+            answer = await self._http.post(f"/v2/repository/models/{model}/load", json=body, timeout=self.ready_seconds)
         except httpx.TimeoutException:
-            raise self._failure(f"model {model!r} was not loaded within {limit:.0f} s") from None
+            raise self._failure(f"model {model!r} was not loaded within {self.ready_seconds:.0f} s") from None
         except httpx.TransportError as error:
             raise self._failure(f"tritonserver went away while it loaded {model!r}: {error!r}") from error
         if answer.is_error:

@@ -24,6 +24,8 @@ from enginewright_builder.triton.client import LOAD_REMEDY, Server
 REPEATS = 4
 # How often a sequence is begun that the server forgets, and what the server says to a step of a forgotten one.
 SEQUENCE_ATTEMPTS, START_FLAG = 3, "START flag"
+# How long an answer may take: the first is computed while libraries are still being loaded.
+ANSWER_SECONDS = 120.0
 # What a cosine may lose by sums in another order.
 ROUNDING = 1e-5
 
@@ -55,8 +57,7 @@ class Proof:
 
 
 async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, tolerance: float = 0.01,
-                   deadline_seconds: float = 120.0, repeated: Sequence[Tensors] = (), mixed: Sequence[Case] = (),
-                   loss: float = 0.0) -> Proof:
+                   repeated: Sequence[Tensors] = (), mixed: Sequence[Case] = (), loss: float = 0.0) -> Proof:
     """Of a model in the repository of ``server``, which has loaded nothing before. ``mixed`` are single requests of
     different length that are sent at once: what runs together may turn an answer by a cosine of ``1 - loss``.
 
@@ -64,32 +65,31 @@ async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, to
     time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
     if not cases:
         raise ValueError("a proof needs at least one case")
-    loaded = await server.load(model_name, deadline_seconds=deadline_seconds)
+    loaded = await server.load(model_name)
     worst, first_ms = 0.0, 0.0
     async with Channels(server.grpc_url, count=1) as channels:
         for number, case in enumerate(cases):
             began = time.monotonic()
-            served = await _infer(channels, server, model_name, case.inputs, deadline_seconds)
+            served = await _infer(channels, server, model_name, case.inputs)
             first_ms = first_ms or (time.monotonic() - began) * 1e3
             for name in case.expected:
                 off = difference_of(name, served, case.expected)
                 worst = max(worst, off)
                 if not off <= tolerance:
                     raise _differs(model_name, name, number, off, tolerance)
-        await _prove_mixed(channels, server, model_name, mixed, loss, deadline_seconds)
-        answers = tuple([tuple([await _infer(channels, server, model_name, inputs, deadline_seconds)
+        await _prove_mixed(channels, server, model_name, mixed, loss)
+        answers = tuple([tuple([await _infer(channels, server, model_name, inputs)
                                 for _ in range(REPEATS)]) for inputs in repeated])
     return Proof(load_seconds=server.start_seconds + loaded, memory_bytes=await server.memory_bytes(),
                  worst_difference=worst, first_inference_ms=first_ms, server_version=server.version, answers=answers)
 
 
-async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Sequence[Case], loss: float,
-                       limit: float) -> None:
+async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Sequence[Case], loss: float) -> None:
     """All at once and in either order, so that long ones wait for short ones and short ones for long ones. Of all
     numbers of classes those of one answer may differ: ties."""
     for order in (cases, cases[::-1]):
         ties = 0.0
-        answers = await asyncio.gather(*(_infer(channels, server, model, case.inputs, limit) for case in order))
+        answers = await asyncio.gather(*(_infer(channels, server, model, case.inputs) for case in order))
         for case, served in zip(order, answers, strict=True):
             for name, expected in case.expected.items():
                 alike = similarity_of(name, served, case.expected)
@@ -98,13 +98,13 @@ async def _prove_mixed(channels: Channels, server: Server, model: str, cases: Se
                     raise _turned(model, name, case, alike)
 
 
-async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors, limit: float) -> Tensors:
+async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors) -> Tensors:
     """Of a sequence the answers to all steps, these in front."""
     try:
         request = encode(model, inputs)
         if request.steps:
-            return await _infer_sequence(channels, request.steps, limit)
-        return decode(await channels.call(request.payload, limit))
+            return await _infer_sequence(channels, request.steps)
+        return decode(await channels.call(request.payload, ANSWER_SECONDS))
     except grpc.aio.AioRpcError as error:
         raise _unanswered(model, server, error) from None
     except TruncatedAnswerError as error:
@@ -113,18 +113,18 @@ async def _infer(channels: Channels, server: Server, model: str, inputs: Tensors
                                "server image with a newer Triton, or with NumPy below 2") from None
 
 
-async def _infer_sequence(channels: Channels, steps: Sequence[bytes], limit: float,
-                          attempts: int = SEQUENCE_ATTEMPTS) -> Tensors:
+async def _infer_sequence(channels: Channels, steps: Sequence[bytes], attempts: int = SEQUENCE_ATTEMPTS) -> Tensors:
     """A sequence that was idle for too long, as a busy machine let this process wait between two steps, is begun
     again."""
     sequence, end = new_sequence(), len(steps) - 1
     try:
-        answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end), limit))
+        answers = [decode(await channels.call(in_sequence(step, sequence, first=not number, last=number == end),
+                                              ANSWER_SECONDS))
                    for number, step in enumerate(steps)]
     except grpc.aio.AioRpcError as error:
         if attempts == 1 or not _forgotten(error):
             raise
-        return await _infer_sequence(channels, steps, limit, attempts - 1)
+        return await _infer_sequence(channels, steps, attempts - 1)
     return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
 
 

@@ -16,6 +16,7 @@ from enginewright_builder.pod import device
 from enginewright_builder.triton import install, process
 from enginewright_builder.triton.client import Address, Server, Usage
 from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, pinned
+from enginewright_builder.triton.patience import READY_SECONDS
 from enginewright_builder.triton.ports import HOST, free_ports
 
 
@@ -26,7 +27,7 @@ class TritonServer(Server):
     killed stub leaves. Errors carry the tail of Triton's log. ``options`` are given to the server as they are.
     """
 
-    def __init__(self, repository: Path, *, models: tuple[str, ...] = (), ready_seconds: float = 120.0,
+    def __init__(self, repository: Path, *, models: tuple[str, ...] = (), ready_seconds: float = READY_SECONDS,
                  gpus: tuple[int, ...] = (), options: tuple[str, ...] = ()) -> None:
         super().__init__(Address(http="", grpc="", metrics=""), ready_seconds=ready_seconds, gpus=gpus)
         self.repository, self.models, self.options = repository, models, options

@@ -71,5 +71,5 @@ def repository(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def server(repository: Path) -> AsyncIterator[TritonServer]:
-    async with TritonServer(repository, models=("multiply",), ready_seconds=60) as running:
+    async with TritonServer(repository, models=("multiply",)) as running:
         yield running

@@ -70,7 +70,7 @@ def test_the_whole_build_of_the_best_few(tmp_path: Path) -> None:
 
 async def _served(folder: Path) -> None:
     recorded = json.loads((folder / "smoke.json").read_text())
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         port = int(server.address.http.rpartition(":")[2])
         assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)
@@ -122,7 +122,7 @@ async def test_labels_are_held_against_what_the_server_answers(metric: str, step
     assert figure.value == pytest.approx(value)
     folder = tmp_path / "store" / outcome.fingerprint
     output = "logits" if step.function == "argMax" else "logits_indices"
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         answers = [decode(await channels.call(encode("model", {"features": SAMPLES[start:start + 4]}).payload, 30.0))
                    for start in range(0, len(SAMPLES), 4)]

@@ -32,7 +32,7 @@ async def elsewhere(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory
     write_model(root, "multiply", artifact, ServingChoice(max_batch_size=8), cores=1)
     options = (f"--http-restricted-api=model-repository:{HEADER}={KEY}",
                f"--grpc-restricted-protocol=model-repository:{HEADER}={KEY}")
-    async with TritonServer(root, options=options, ready_seconds=60) as running:
+    async with TritonServer(root, options=options) as running:
         yield running
 
 

@@ -106,7 +106,7 @@ async def captured(engine: Path, folder: Path, keys: Path, tmp_path: Path) -> Ca
     traces = tmp_path / "traces"
     options = ("--trace-config=mode=triton", f"--trace-config=triton,file={traces}/trace.json")
     repository = engine / "model_repository"
-    async with TritonServer(repository, models=("model",), ready_seconds=60, options=options) as server:
+    async with TritonServer(repository, models=("model",), options=options) as server:
         [port] = free_ports(1)  # not before the server has its own: nothing holds it until the monitor does
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "enginewright_builder.quality", str(engine / "reference"), "--model=model",

@@ -96,7 +96,7 @@ async def test_what_was_sent_is_captured_as_it_was(kind: Kind, tmp_path: Path) -
     traces.mkdir()
     folder.mkdir(parents=True)
     options = ("--trace-config=mode=triton", f"--trace-config=triton,file={traces}/trace.json")
-    async with TritonServer(tmp_path / "repository", models=("net",), ready_seconds=60, options=options) as server:
+    async with TritonServer(tmp_path / "repository", models=("net",), options=options) as server:
         about, now = read_about(tmp_path / "reference"), [0.0]
         tap = Tap("net", traces, share=1.0, per_minute=600, port=int(server.http_url.rpartition(":")[2]),
                   expected=Expected.of(about.interface))

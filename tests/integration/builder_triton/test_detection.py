@@ -58,7 +58,7 @@ def request(source: Path, interface: Interface, sent: Tensors, folder: Path) -> 
 async def served(folder: Path, sent: Tensors) -> Tensors:
     """Answers to batches of three, after the smoke test that replicas do."""
     recorded = json.loads((folder / "smoke.json").read_text())
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         port = int(server.address.http.rpartition(":")[2])
         assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)

@@ -68,7 +68,7 @@ def test_the_whole_build_of_embeddings_and_classes(tmp_path: Path) -> None:
 
 async def _served(folder: Path) -> None:
     recorded = json.loads((folder / "smoke.json").read_text())
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         port = int(server.address.http.rpartition(":")[2])
         assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)

@@ -232,14 +232,14 @@ def _quiet() -> Tracker:
 
 async def _smoke(folder: Path) -> None:
     recorded = json.loads((folder / "smoke.json").read_text())
-    async with TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server:
+    async with TritonServer(folder / "model_repository", models=("model",)) as server:
         port = int(server.address.http.rpartition(":")[2])
         assert len(await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)) == len(recorded["outputs"])
 
 
 async def _by_hand(folder: Path, data: Path) -> None:
     """What users start themselves: the load generator, and a run over a whole data set."""
-    async with TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server:
+    async with TritonServer(folder / "model_repository", models=("model",)) as server:
         load = ("load", "--url", server.grpc_url, "--model", "model", "--inputs", data / "evaluation.npz", "--batch", 3,
                 "--max-requests", 20, "--json")
         assert json.loads(await _printed(load))["failed"] == 0

@@ -80,7 +80,7 @@ def requests(count: int) -> list[Tensors]:
 
 async def test_answers_beside_others_are_those_alone(built: Path) -> None:
     given = requests(48)
-    async with (TritonServer(built / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(built / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         alone = [await asked(channels, one) for one in given]
         before = await server.statistics("model")
@@ -99,7 +99,7 @@ async def test_answers_beside_others_are_those_alone(built: Path) -> None:
 async def test_only_a_request_whose_inputs_differ_in_length_gets_an_error(built: Path) -> None:
     good, *others = requests(6)
     bad = {**good, "attention_mask": np.concatenate([good["attention_mask"]] * 2, axis=1)}
-    async with (TritonServer(built / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(built / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         answers = await asyncio.gather(*(asked(channels, one) for one in (good, bad, *others)), return_exceptions=True)
         page = await server.metrics()
@@ -157,7 +157,7 @@ def numbers(count: int) -> list[Tensors]:
 async def test_each_answer_has_its_own_length_and_rows(pooled: Artifact, tmp_path: Path) -> None:
     """Requests of several rows, too; the queue delay joins them on a busy machine."""
     write_model(tmp_path, "model", pooled, ServingChoice(max_batch_size=16, max_queue_delay_us=20_000), cores=1)
-    async with (TritonServer(tmp_path, models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path, models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         given = numbers(64)
         answers = await asyncio.gather(*(channels.call(encode("model", one).payload, 60.0) for one in given))
@@ -197,7 +197,7 @@ async def test_texts_of_a_request_with_an_answer_for_each_token_stay_together(jo
                 ServingChoice(max_batch_size=16, max_queue_delay_us=20_000), cores=1)
     rng = np.random.default_rng(4)
     given = [[rng.integers(2, 100, rng.integers(1, 60)) for _ in range(rng.integers(1, 4))] for _ in range(24)]
-    async with (TritonServer(tmp_path / "root", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path / "root", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         answers = await asyncio.gather(*(channels.call(encode("model", written(texts)).payload, 60.0)
                                          for texts in given))
@@ -213,7 +213,7 @@ async def test_what_joining_texts_brings_is_held_against_one_run_for_all(tmp_pat
     rng = np.random.default_rng(6)
     given = [rng.integers(2, 100, length) for length in rng.integers(1, 60, 32)]
     (tmp_path / "root").mkdir()
-    async with TritonServer(tmp_path / "root", ready_seconds=60) as server:
+    async with TritonServer(tmp_path / "root") as server:
         found = await measure_joining(server, tmp_path / "root", of_texts(tmp_path), "model",
                                       [written([ids]) for ids in given], load)
     assert found.texts
@@ -227,7 +227,7 @@ async def test_what_joining_texts_brings_is_held_against_one_run_for_all(tmp_pat
 async def test_several_instances_and_what_joining_brings(pooled: Artifact, tmp_path: Path) -> None:
     load = Load(serving=ServingChoice(max_batch_size=8, instance_count=2), concurrency=16, cores=2, seconds=1.0)
     samples = [{name: array[:1] for name, array in one.items()} for one in numbers(32)]
-    async with TritonServer(tmp_path, ready_seconds=60) as server:
+    async with TritonServer(tmp_path) as server:
         found = await measure_joining(server, tmp_path, pooled, "model", samples, load)
         assert not await server.model_ready("model")
     lengths = [one["ids"].shape[1] for one in samples]

@@ -80,7 +80,7 @@ def is_as_the_model_takes_it(found: MemoryFigures) -> None:
 
 
 async def test_of_a_server_of_its_own(repository: Path) -> None:
-    async with TritonServer(repository, ready_seconds=60) as server:
+    async with TritonServer(repository) as server:
         found = await measured(server)
         assert found.seen == "processes"
         is_as_the_model_takes_it(found)
@@ -88,7 +88,7 @@ async def test_of_a_server_of_its_own(repository: Path) -> None:
 
 async def test_as_the_servers_container_tells_it(repository: Path, tmp_path: Path) -> None:
     """In the container all processes are the server's; here those of one server are written as its shell does."""
-    async with TritonServer(repository, ready_seconds=60) as server, telling(server.pid, tmp_path, repository / ASKED):
+    async with TritonServer(repository) as server, telling(server.pid, tmp_path, repository / ASKED):
         async with Server(server.address, witness=Witness(tmp_path, repository)) as known:
             found = await measured(known)
         assert found.seen == "container"
@@ -96,7 +96,7 @@ async def test_as_the_servers_container_tells_it(repository: Path, tmp_path: Pat
 
 
 async def test_a_silent_container_has_no_figures(repository: Path) -> None:
-    async with TritonServer(repository, ready_seconds=60) as server, Server(server.address) as known:
+    async with TritonServer(repository) as server, Server(server.address) as known:
         async with MemoryWatch(known) as watch:
             await known.load("wide")
         assert watch.figures is None

@@ -52,7 +52,7 @@ async def test_bytes_are_answered_as_floats_were(tmp_path: Path) -> None:
                          ServingChoice(max_batch_size=4), cores=1, warmup={"image": images})
     config = parse_text((folder / "config.pbtxt").read_text()).input[0]
     assert (config.data_type, list(config.dims)) == (2, [6, 8, 3]), "TYPE_UINT8, as clients have it"
-    async with (TritonServer(tmp_path / "root", models=("adds",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path / "root", models=("adds",)) as server,
                 Channels(server.grpc_url) as channels):
         answer = decode(await channels.call(encode("adds", {"image": images}).payload, 30.0))["scores"]
     used_to_send = ((images.astype(np.float32) / 255 - np.array(MEAN, np.float32))

@@ -127,7 +127,7 @@ async def test_a_server_that_goes_away_ends_the_try_and_not_the_run(
         server: TritonServer, repository: Path, rows: tuple[Path, Array], tmp_path: Path) -> None:
     data, x = rows
     out = tmp_path / "out"
-    async with TritonServer(repository, models=("multiply",), ready_seconds=60) as other:
+    async with TritonServer(repository, models=("multiply",)) as other:
         # As long as this process may pause on a busy machine: the server must be found ready first.
         words = command(other, data, out, "--chunk-rows", CHUNK, "--ready-seconds", 15)
         child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)

@@ -69,7 +69,7 @@ async def test_rows_with_missing_values_are_answered_as_the_source_answers(tmp_p
     np.savez(tmp_path / "rows.npz", x=x)
     (tmp_path / "rows.jsonl").write_text("".join(
         json.dumps({"x": [None if np.isnan(one) else float(one) for one in row]}) + "\n" for row in x))
-    async with TritonServer(repository, models=("model",), ready_seconds=60) as server:
+    async with TritonServer(repository, models=("model",)) as server:
         await answered(server, tmp_path / "rows.npz", tmp_path / "npz")
         await answered(server, tmp_path / "rows.jsonl", tmp_path / "jsonl")
     engine = open_engine(repository.parent)

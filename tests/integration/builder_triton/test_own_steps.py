@@ -74,7 +74,7 @@ def test_from_the_folder_to_the_clients_own_answers(tmp_path: Path) -> None:
 async def _served(engine: Path) -> None:
     recorded = json.loads((engine / "smoke.json").read_text())
     assert [one["datatype"] for one in recorded["outputs"]] == ["BYTES", "FP32"]
-    async with (TritonServer(engine / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(engine / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         port = int(server.address.http.rpartition(":")[2])
         assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)

@@ -85,7 +85,7 @@ def test_the_whole_build_of_images_of_the_clients_own_size(tmp_path: Path) -> No
 
 async def _served(folder: Path, source: Path) -> None:
     recorded = json.loads((folder / "smoke.json").read_text())
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         port = int(server.address.http.rpartition(":")[2])
         assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)

@@ -102,7 +102,7 @@ async def serving(artifact: Artifact, root: Path, weights: Array | None = None) 
     # As an installation may have it (config.serverArgs); ours come after.
     options = ("--trace-config=mode=opentelemetry", "--trace-config=triton,file=/nowhere/trace.json",
                "--trace-config=mode=triton", f"--trace-config=triton,file={traces}/trace.json")
-    async with TritonServer(root / "repository", models=("multiply",), ready_seconds=60, options=options) as server:
+    async with TritonServer(root / "repository", models=("multiply",), options=options) as server:
         yield Serving(server, traces, root / "reference")
 
 

@@ -96,7 +96,7 @@ async def queues(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) -
     config = folder / CONFIG_FILE
     config.write_text(with_queue(config.read_text(), QueueRequest(
         policy=QueuePolicy(max_queue_size=64, timeout_us=60_000_000), priority_levels=2, default_priority_level=2)))
-    async with TritonServer(root, models=(*MODELS, "multiply"), ready_seconds=240) as running:
+    async with TritonServer(root, models=(*MODELS, "multiply")) as running:
         yield running
 
 

@@ -43,7 +43,7 @@ async def patient(artifact: Artifact, tmp_path_factory: pytest.TempPathFactory) 
     choice = ServingChoice(max_batch_size=BATCH, max_queue_delay_us=DELAY_US)
     write_model(root, "queued", artifact, choice, cores=1)
     options = ("--metrics-config=summary_latencies=true",)
-    async with TritonServer(root, models=("queued",), ready_seconds=60, options=options) as server:
+    async with TritonServer(root, models=("queued",), options=options) as server:
         yield server
 
 

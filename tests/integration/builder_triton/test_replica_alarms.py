@@ -64,7 +64,7 @@ async def server(tmp_path: Path, pipe: Path) -> AsyncIterator[TritonServer]:
                                       serving=ServingChoice(max_batch_size=1)))
     (folder / CONFIG_FILE).write_text(to_text(config))
     (folder / "1" / "model.py").write_text(MODEL.format(pipe=str(pipe)))
-    async with TritonServer(folder.parent, models=(NAME,), ready_seconds=60) as found:
+    async with TritonServer(folder.parent, models=(NAME,)) as found:
         yield found
 
 
@@ -142,7 +142,7 @@ async def test_a_request_that_fails_beside_others_of_its_batch(tmp_path: Path) -
     write_model(tmp_path / "repository", NAME, picks(tmp_path / "picks"),
                 ServingChoice(max_batch_size=2, max_queue_delay_us=1_000_000), cores=1)
     payloads = [encode(NAME, {"x": np.array([[number]], np.int64)}).payload for number in (1, 9)]
-    async with TritonServer(tmp_path / "repository", models=(NAME,), ready_seconds=60) as server:
+    async with TritonServer(tmp_path / "repository", models=(NAME,)) as server:
         target = {"targets": [server.metrics_address],
                   "labels": {"namespace": "models", "pod": "a", "revision": "1", "optimisedmodel": NAME}}
         async with (

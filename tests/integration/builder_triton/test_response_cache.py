@@ -113,7 +113,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Cached]:
     caches = install.find(tmp_path).binary.parents[1] / "caches"
     options = (f"--cache-config=local,size={1 << 20}", f"--cache-directory={caches}", "--trace-config=mode=triton",
                f"--trace-config=triton,file={tmp_path}/traces/trace.json")
-    async with Cached(root, models=("m", f"m{COMPUTED}", "plain"), ready_seconds=240, options=options) as running:
+    async with Cached(root, models=("m", f"m{COMPUTED}", "plain"), options=options) as running:
         yield running
 
 

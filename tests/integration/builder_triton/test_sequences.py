@@ -97,7 +97,7 @@ async def test_a_sequence_begins_with_what_a_file_of_the_source_says(tmp_path: P
     sent = stateful.sequences(4, 5, seed=9)
     expected = [[one["y"] for one in client.answers([{"x": x[None]} for x in steps])] for steps in sent]
     repository = tmp_path / "store" / outcome.fingerprint / "model_repository"
-    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, Channels(
+    async with TritonServer(repository, models=(MODEL,)) as server, Channels(
             server.grpc_url) as channels:
         for _ in range(2):
             served = await asyncio.gather(*(_sequence(channels, steps, 1 + place) for place, steps in enumerate(sent)))
@@ -136,7 +136,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(built: Built) -> AsyncIterator[TritonServer]:
-    async with TritonServer(built.repository, models=(MODEL,), ready_seconds=60) as running:
+    async with TritonServer(built.repository, models=(MODEL,)) as running:
         yield running
 
 
@@ -193,7 +193,7 @@ async def test_sixteen_interleaved_sequences_keep_to_themselves(built: Built, se
 async def test_steps_that_wait_at_once_run_together(built: Built, tmp_path: Path, most: int, runs: int) -> None:
     """Each run waits for a minute or until it has a step of all four, so that the number of runs is known."""
     repository, many = _joining(built, tmp_path, most), stateful.sequences(4, STEPS, seed=14)
-    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
+    async with TritonServer(repository, models=(MODEL,)) as server, \
             Channels(server.grpc_url) as channels:
         served = await asyncio.gather(*(_sequence(channels, steps, 1 + number) for number, steps in enumerate(many)))
         while (counted := await server.statistics(MODEL))["inference_count"] < 4 * STEPS:
@@ -210,7 +210,7 @@ async def test_a_step_that_fails_fails_alone(built: Built, tmp_path: Path) -> No
     program = repository / MODEL / "1" / "sequences.py"
     program.write_text(program.read_text().replace("        self._drop()\n", "        self._kept.pop(66, None)\n", 1))
     steps = stateful.sequences(1, 2, seed=15)[0]
-    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
+    async with TritonServer(repository, models=(MODEL,)) as server, \
             Channels(server.grpc_url) as channels:
         await asyncio.gather(*(_step(channels, steps[0], one, first=True) for one in (65, 66)))
         answer, failed = await asyncio.gather(*(_step(channels, steps[1], one, last=True) for one in (65, 66)),
@@ -237,7 +237,7 @@ def _joining(built: Built, folder: Path, most: int) -> Path:
 async def test_several_instances_have_each_sequence_in_one(built: Built, tmp_path: Path) -> None:
     repository = _with_config(built, tmp_path, "count", 3)
     many = stateful.sequences(12, STEPS, seed=12)
-    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
+    async with TritonServer(repository, models=(MODEL,)) as server, \
             Channels(server.grpc_url) as channels:
         served = await asyncio.gather(*(_sequence(channels, steps, 1 + number) for number, steps in enumerate(many)))
     for steps, answers in zip(many, served, strict=True):
@@ -318,7 +318,7 @@ async def test_a_replica_that_forgets_fails_its_smoke_test(built: Built, tmp_pat
     shutil.copytree(built.repository, tmp_path / "repository")
     program = tmp_path / "repository" / MODEL / "1" / "sequences.py"
     program.write_text(program.read_text().replace("return dict(kept[1])", "return dict(self._begin)"))
-    async with TritonServer(tmp_path / "repository", models=(MODEL,), ready_seconds=60) as server:
+    async with TritonServer(tmp_path / "repository", models=(MODEL,)) as server:
         port = int(server.address.http.rpartition(":")[2])
         with pytest.raises(smoke.SmokeTestError, match="output y is off the source model's"):
             await asyncio.to_thread(smoke.check, built.recorded, MODEL, port, SECONDS)
@@ -328,7 +328,7 @@ async def test_a_replica_that_forgets_fails_its_smoke_test(built: Built, tmp_pat
 async def test_an_idle_sequence_is_forgotten(built: Built, tmp_path: Path) -> None:
     repository = _with_config(built, tmp_path, "max_sequence_idle_microseconds", 50_000)
     x = stateful.sequences(1, 1)[0][0]
-    async with TritonServer(repository, models=(MODEL,), ready_seconds=60) as server, \
+    async with TritonServer(repository, models=(MODEL,)) as server, \
             Channels(server.grpc_url) as channels:
         await _step(channels, x, 5, first=True)
         for pause in (0.1 * 2 ** number for number in range(8)):  # a request wakes it up: each waits for longer
@@ -343,7 +343,7 @@ async def test_an_idle_sequence_is_forgotten(built: Built, tmp_path: Path) -> No
 async def test_a_server_that_is_asked_to_end_lets_open_sequences_end(built: Built) -> None:
     """As a replica is on its way out: those that run go on to their end, others are told that it stops."""
     steps = stateful.sequences(1, STEPS, seed=21)[0]
-    async with TritonServer(built.repository, models=(MODEL,), ready_seconds=60, options=("--exit-timeout-secs=60",)
+    async with TritonServer(built.repository, models=(MODEL,), options=("--exit-timeout-secs=60",)
                             ) as server, Channels(server.grpc_url, count=1) as channels:
         served = [await _step(channels, steps[0], 1, first=True)]
         assert server._client is not None
@@ -414,7 +414,7 @@ def test_the_shapes_of_silero(tmp_path: Path) -> None:
     expected = source.answers([{"sound": one[None], "sr": np.array(16000)} for one in sound[0]])
 
     async def served() -> list[Any]:
-        async with TritonServer(made.repository, models=(MODEL,), ready_seconds=60) as server, \
+        async with TritonServer(made.repository, models=(MODEL,)) as server, \
                 Channels(server.grpc_url) as channels:
             calls = Sequence(sound=sound[0][:, None], sr=np.full((12, 1), 16000)).calls
             return [decode(await channels.call(in_sequence(encode(MODEL, call, batch=1).payload, 1, first=not number,

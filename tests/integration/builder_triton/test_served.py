@@ -74,7 +74,7 @@ async def test_an_engine_is_served_under_whatever_name_its_folder_has(artifact: 
     for name in ("first", "multiply"):
         (tmp_path / "models" / name).symlink_to(engine)
     async with (
-        TritonServer(tmp_path / "models", models=("first", "multiply"), ready_seconds=60) as server,
+        TritonServer(tmp_path / "models", models=("first", "multiply")) as server,
         Channels(server.grpc_url) as channels,
     ):
         x = rows(3, 5)

@@ -65,7 +65,7 @@ async def test_each_batch_is_answered_by_its_member(composite: Artifact, tmp_pat
     write_model(tmp_path / "root", "adds", composite, ServingChoice(max_batch_size=8), cores=1,
                 warmup={"x": np.zeros((1, 3), np.float32)})
     runner = CompositeRunner(composite, [OnnxRuntimeEngine()])
-    async with (TritonServer(tmp_path / "root", models=("adds",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path / "root", models=("adds",)) as server,
                 Channels(server.grpc_url) as channels):
         for batch in range(1, 9):
             x = np.zeros((batch, 3), np.float32)
@@ -82,7 +82,7 @@ async def test_requests_that_wait_together_go_to_the_member_of_their_sum(composi
     """A single request belongs to the first member; joined ones to the member of the joined batch."""
     write_model(tmp_path / "root", "adds", composite, ServingChoice(max_batch_size=8, max_queue_delay_us=200_000),
                 cores=1)
-    async with (TritonServer(tmp_path / "root", models=("adds",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path / "root", models=("adds",)) as server,
                 Channels(server.grpc_url) as channels):
         answers = await asyncio.gather(*(ask(channels, np.full((1, 3), index, np.float32)) for index in range(8)))
         members = {float(answer[0, 0]) - index for index, answer in enumerate(answers)}
@@ -94,7 +94,7 @@ async def test_triton_counts_what_the_engine_fails_on(tmp_path: Path) -> None:
     """It counts an error as an answer as a success, so a call on which the engine fails altogether fails itself."""
     write_model(tmp_path / "root", "picks", picks(tmp_path / "picks"), ServingChoice(max_batch_size=4), cores=1)
     good, bad = (encode("picks", {"x": np.array([[number]], np.int64)}).payload for number in (1, 9))
-    async with (TritonServer(tmp_path / "root", models=("picks",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path / "root", models=("picks",)) as server,
                 Channels(server.grpc_url) as channels):
         for _ in range(3):
             with pytest.raises(grpc.aio.AioRpcError, match="indices element out of data bounds") as failed:
@@ -116,7 +116,7 @@ async def test_a_failure_beside_answers_is_counted_though_triton_counts_a_succes
                 ServingChoice(max_batch_size=4, max_queue_delay_us=1_000_000), cores=1)
     payloads = [encode("picks", {"x": np.array([[number]], np.int64)}).payload for number in (0, 9, 1, 2)]
     sent = failed = 0
-    async with (TritonServer(tmp_path / "root", models=("picks",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path / "root", models=("picks",)) as server,
                 Channels(server.grpc_url) as channels):
 
         async def some_failed_beside_answers() -> bool:
@@ -157,7 +157,7 @@ async def test_compiled_pytorch_is_served_and_joins_requests(tmp_path: Path) -> 
     artifact = TorchEngine().build(rung, ExportedModel(path=tmp_path, interface=INTERFACE, opset=18), context)
     write_model(tmp_path / "root", "adds", artifact, ServingChoice(max_batch_size=8, max_queue_delay_us=100_000),
                 cores=1, warmup={"x": np.zeros((1, 3), np.float32)})
-    async with (TritonServer(tmp_path / "root", models=("adds",), ready_seconds=120) as server,
+    async with (TritonServer(tmp_path / "root", models=("adds",)) as server,
                 Channels(server.grpc_url) as channels):
         questions = [np.full((1 + index % 3, 3), index, np.float32) for index in range(8)]
         answers = await asyncio.gather(*(ask(channels, x) for x in questions))

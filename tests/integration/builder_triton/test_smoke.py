@@ -76,7 +76,7 @@ async def serving(artifact: Artifact, root: Path, *, weights: Any = None,
         onnx.save(model, path)
     if program:
         (folder / "1" / "model.py").write_text(program)
-    async with TritonServer(root / "repository", models=("multiply",), ready_seconds=60) as server:
+    async with TritonServer(root / "repository", models=("multiply",)) as server:
         yield server
 
 

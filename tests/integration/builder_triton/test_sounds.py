@@ -147,7 +147,7 @@ async def _refuses_what_is_too_short(built: Path, given: Sequence[Tensors], rule
     """For itself: those beside it are answered."""
     _, stride, offset = rule
     short = {name: array[:, :stride - offset - 1] for name, array in given[0].items()}
-    async with (TritonServer(built / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(built / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         answers = await asyncio.gather(*(channels.call(encode("model", one).payload, 60.0)
                                          for one in (short, *given[:4])), return_exceptions=True)
@@ -164,7 +164,7 @@ def _same(answers: Sequence[Array], wanted: Sequence[Array]) -> None:
 async def _at_once(built: Path, given: Sequence[Tensors]) -> tuple[list[Array], str, int]:
     """Answers, the server's metrics, and how often the engine ran: a client without processor time sends one after
     another, so some rounds are tried."""
-    async with (TritonServer(built / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(built / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         async def asked(inputs: Tensors) -> Array:
             return decode(await channels.call(encode("model", inputs).payload, 60.0))["logits"]

@@ -91,7 +91,7 @@ def test_the_whole_build_of_texts(mixed: tuple[Path, Path]) -> None:
 async def _served(folder: Path, source: Path, data: Path) -> None:
     recorded = json.loads((folder / "smoke.json").read_text())
     assert recorded["inputs"][0]["datatype"] == "BYTES"
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         port = int(server.address.http.rpartition(":")[2])
         assert await asyncio.to_thread(smoke.check, recorded, "model", port, 30.0)
@@ -138,7 +138,7 @@ async def test_texts_are_cut_into_groups_by_length(mixed: tuple[Path, Path], run
     described["lengths"]["run_positions"] = run_positions
     engines.write_text(json.dumps(described))
     expected = answers(source, SENTENCES)
-    async with (TritonServer(tmp_path, models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(tmp_path, models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         before = await server.statistics("model")
         assert close(await _asked(channels, [[text] for text in SENTENCES[:4]]), expected[:4])
@@ -169,7 +169,7 @@ def test_pairs_of_texts_are_ranked(tmp_path: Path) -> None:
 
 
 async def _pairs(folder: Path, source: Path) -> None:
-    async with (TritonServer(folder / "model_repository", models=("model",), ready_seconds=60) as server,
+    async with (TritonServer(folder / "model_repository", models=("model",)) as server,
                 Channels(server.grpc_url) as channels):
         first, second = SENTENCES[:4], SENTENCES[1:]
         found = await _asked(channels, list(zip(first, second, strict=True)))

@@ -66,7 +66,7 @@ def request_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TritonServer]:
     options = (f"--http-restricted-api=model-repository:{HEADER}={KEY}",)
-    async with TritonServer(tmp_path_factory.mktemp("models"), options=options, ready_seconds=60) as running:
+    async with TritonServer(tmp_path_factory.mktemp("models"), options=options) as running:
         yield running
 
 

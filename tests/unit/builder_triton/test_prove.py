@@ -25,7 +25,7 @@ async def test_an_answer_that_lost_its_numbers_names_the_cause() -> None:
     channels: Any = SimpleNamespace(call=call)
     server: Any = SimpleNamespace(log_tail=lambda: "")
     with pytest.raises(UserError, match=r"output 'y' has the shape .1, 384. and 0 numbers as 'm' is served") as caught:
-        await prove._infer(channels, server, "m", {"x": np.zeros((1, 4), np.float32)}, 1.0)
+        await prove._infer(channels, server, "m", {"x": np.zeros((1, 4), np.float32)})
     assert caught.value.reason == "ServedAnswersDiffer"
     assert "NumPy below 2" in caught.value.remedy
 
@@ -52,7 +52,7 @@ class Idle:
 async def answers_of(idle: Idle) -> Any:
     server: Any = SimpleNamespace(last_words=lambda: "its last words")
     steps = Steps(x=np.arange(3, dtype=np.float32)[:, None])
-    return await prove._infer(idle, server, "m", steps, 1.0)  # type: ignore[arg-type]
+    return await prove._infer(idle, server, "m", steps)  # type: ignore[arg-type]
 
 
 async def test_a_sequence_that_was_idle_for_too_long_is_begun_again() -> None:
@@ -92,7 +92,7 @@ def cases(kind: Any) -> list[prove.Case]:
 
 
 async def proven(echo: Echo, kind: Any, loss: float) -> None:
-    await prove._prove_mixed(echo, SimpleNamespace(), "m", cases(kind), loss, 1.0)  # type: ignore[arg-type]
+    await prove._prove_mixed(echo, SimpleNamespace(), "m", cases(kind), loss)  # type: ignore[arg-type]
 
 
 async def test_requests_of_different_length_are_asked_in_either_order() -> None:

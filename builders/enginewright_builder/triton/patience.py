@@ -1,0 +1,5 @@
+"""How long a tritonserver is waited for."""
+
+# Until it is ready, or until it has loaded a model. Only what hangs takes as long: a large engine on a slow volume, or
+# several processes that import PyTorch on a busy machine, take minutes.
+READY_SECONDS = 600.0
