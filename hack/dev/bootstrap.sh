@@ -10,9 +10,11 @@ PYTHON_VERSION=3.11
 LOCK=requirements/dev.txt
 TOOLS="$REPO_ROOT/build/tools"
 
+# Debian's comes first, where it has this version: it is compiled with what profiles of it show, and takes a quarter less
+# time than one that pyenv compiles as it does by default. Tests and operators spend most of their time in it.
 find_python() {
   local candidate
-  for candidate in "python$PYTHON_VERSION" python3; do
+  for candidate in "/usr/bin/python$PYTHON_VERSION" "python$PYTHON_VERSION" python3; do
     if command -v "$candidate" >/dev/null &&
       [[ "$("$candidate" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)" == "$PYTHON_VERSION" ]]; then
       command -v "$candidate"
