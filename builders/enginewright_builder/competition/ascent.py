@@ -228,7 +228,12 @@ class Ascent:
     @property
     def after_seconds(self) -> float:
         """What is kept of the budget for the last race and for what comes after the ladder."""
-        return self._race_seconds() + min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
+        return self._race_seconds() + self._following_seconds
+
+    @property
+    def _following_seconds(self) -> float:
+        """Of the sweep and what follows it."""
+        return min(AFTER_SECONDS, AFTER_SHARE * self.budget.seconds)
 
     def _race_seconds(self) -> float:
         """What the last race takes at most: on a GPU often less than it may, as far as a glance tells."""
@@ -271,8 +276,10 @@ class Ascent:
         return heats
 
     def race(self) -> dict[int, Heat]:
-        """All that is left beside the source model, in every bucket, until it is clear who is the fastest."""
-        return self._compete(LOOKS, self.measure_seconds, 1.0, with_source=True)
+        """All that is left beside the source model, in every bucket, until it is clear who is the fastest. What the
+        budget has left is there for rounds without which nothing is sure."""
+        return self._compete(LOOKS, self.measure_seconds, 1.0, with_source=True,
+                             spare=lambda: self.budget.left - self._following_seconds)
 
     # Where no candidate may be served
 
@@ -298,8 +305,8 @@ class Ascent:
         finally:
             self.close()
 
-    def _compete(self, looks: Sequence[int], seconds: float, lenience: float, *,
-                 with_source: bool) -> dict[int, Heat]:
+    def _compete(self, looks: Sequence[int], seconds: float, lenience: float, *, with_source: bool,
+                 spare: Callable[[], float] = lambda: 0.0) -> dict[int, Heat]:
         guests = {one.name for one in self.candidates if one.runner and not self._races(one)}
         entrants = {batch: [*([REFERENCE] if with_source else []),
                             *(one.name for one in self.candidates if one.runner and batch in self._open_buckets(one))]
@@ -315,8 +322,8 @@ class Ascent:
             self.workshop.context.progress(0.7 if with_source else 0.0, f"timed {rounds} rounds at batch {batch}")
             return times
 
-        heats = compete(entrants, ask, lambda: seconds - spent, guests=guests, patient=(REFERENCE,), looks=looks,
-                        limit_ms=lenience * self.objective.latency_ms)
+        heats = compete(entrants, ask, lambda: seconds - spent, spare=spare, guests=guests, patient=(REFERENCE,),
+                        looks=looks, limit_ms=lenience * self.objective.latency_ms)
         for batch, heat in heats.items():
             for name, times in heat.times.items():
                 if times:

@@ -199,9 +199,11 @@ class Heat:
 
 
 def compete(entrants: Mapping[int, Sequence[str]], ask: Ask, remaining: Callable[[], float], *,
-            guests: Collection[str] = (), patient: Collection[str] = (), limit_ms: float = 0.0,
-            looks: Sequence[int] = LOOKS) -> dict[int, Heat]:
+            spare: Callable[[], float] = lambda: 0.0, guests: Collection[str] = (), patient: Collection[str] = (),
+            limit_ms: float = 0.0, looks: Sequence[int] = LOOKS) -> dict[int, Heat]:
     """Races the arms of each bucket until each heat is decided, ``remaining`` seconds are spent or the looks are over.
+    ``spare`` seconds are there for heats that have too few rounds for an interval: a slow model or a busy machine
+    would be judged by three rounds else.
 
     ``guests`` are timed in the first look alone, for the record, and beat none; ``patient`` ones are not dropped
     before there is an interval, as their figures are shown. Every heat has its first look,
@@ -222,7 +224,8 @@ def compete(entrants: Mapping[int, Sequence[str]], ask: Ask, remaining: Callable
         for place, heat in enumerate(list(running)):
             wanted = next(look for look in looks if look > heat.rounds) - heat.rounds
             # Each has its share of what is left, the cheapest first: what one does not need goes to the others.
-            affordable = remaining() / (len(running) - place) / heat.round_seconds()
+            seconds = remaining() if heat.rounds >= MIN_ROUNDS else max(remaining(), spare())
+            affordable = seconds / (len(running) - place) / heat.round_seconds()
             _run(heat, heat.live, ask, int(min(wanted, affordable)))
             if affordable < wanted:
                 heat.exhausted = True

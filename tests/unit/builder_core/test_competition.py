@@ -158,6 +158,13 @@ def test_patient_arms_stay_until_there_is_an_interval() -> None:
     assert heat.live == ["a"]
 
 
+def test_heats_get_the_rounds_that_an_interval_needs_out_of_what_is_spare() -> None:
+    times = {1: {"source": 100.0, "a": 90.0}, 8: {"source": 800.0, "a": 700.0}}
+    assert [heat.rounds for heat in Track(times).run(budget=1.0).values()] == [LOOKS[0], LOOKS[0]]
+    heats = Track(times, noise=0.2).run(budget=1.0, spare=lambda: 60.0)
+    assert [(heat.rounds, heat.exhausted) for heat in heats.values()] == [(MIN_ROUNDS, True)] * 2
+
+
 def test_an_arm_that_breaks_is_out() -> None:
     track = Track({8: {"a": 1.0, "broken": 0.5}})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -157,6 +159,24 @@ def test_accuracy_that_no_rung_reaches_offers_full_precision(exported: ExportedM
     assert error.remedy.startswith("raise it, allow more precisions (spec.engine.precision: auto), or give more eval")
     verdicts = {one.precision: one.verdict for one in error.candidates}
     assert verdicts == {"fp32": "Offered", "int8-dynamic": "AccuracyRefused", "int8-static": "AccuracyRefused"}
+
+
+@pytest.mark.parametrize(("budget", "ships"), [(60.0, True), (0.1, False)])
+def test_three_disturbed_rounds_refuse_nothing_while_the_budget_has_time(
+        exported: ExportedModel, source: SourceModel, samples: SampleSet, context: BuildContext, budget: float,
+        ships: bool) -> None:
+    """The time for measurements is over after the first look, in which the machine was busy."""
+    asked: dict[int, Iterator[float]] = {}
+
+    def busy_at_first(batch: int) -> float:
+        return next(asked.setdefault(batch, itertools.chain([5.0, 5.0, 15.0, 15.0], itertools.repeat(2.0)))) * batch
+
+    clock = Clock()
+    judged = gate(samples, clock=clock, times={"onnxruntime int8-dynamic": busy_at_first}, measure_seconds=0.0,
+                  budget=Budget(budget, clock))
+    with nullcontext() if ships else pytest.raises(NothingToServeError, match="no candidate that passes is faster"):
+        climbed = climb([OnnxRuntimeEngine()], "int8", exported, source, replace(context, calibration=()), judged)
+        assert set(climbed.shipped.values()) == {"onnxruntime int8-dynamic"}
 
 
 class Stub:
