@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,9 +68,7 @@ class Meters:
     async def read(self) -> Reading:
         pids = {"operator": self.operator}
         for name in ("kube-apiserver", "etcd"):
-            record = read_record(self.records / f"{name}.json")
-            assert record, f"{name} does not run"
-            pids[name] = record.pid
+            pids[name] = self._pid(name)
         calls: Counter[tuple[str, str]] = Counter()
         looks: Counter[str] = Counter()
         for sample in await samples(self.port):
@@ -76,3 +77,18 @@ class Meters:
             elif sample.name == LOOKS:
                 looks[sample.labels["source"]] += int(sample.value)
         return Reading({name: cpu_seconds(pid) for name, pid in pids.items()}, calls, looks)
+
+    @contextlib.contextmanager
+    def stopped(self, name: str) -> Iterator[None]:
+        """Meanwhile the program ``name`` of the control plane gets no CPU."""
+        pid = self._pid(name)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+    def _pid(self, name: str) -> int:
+        record = read_record(self.records / f"{name}.json")
+        assert record, f"{name} does not run"
+        return record.pid

@@ -71,12 +71,15 @@ def _idle(sizes: Iterable[Mapping[str, Any]]) -> str:
 
 def _read(sizes: Iterable[Mapping[str, Any]]) -> str:
     columns = ("replicas", "read every, s", "operator, % of a core", "breaches", "replicas written after, median, s",
-               "99th percentile, s", "without an answer")
+               "99th percentile, s", "without an answer", "controllers stopped: median, s", "99th percentile, s")
     rows = [(one["replicas"], one["period_s"], f"{100 * one['cpu_share']:.1f}", one["breaches"], one["p50_s"],
-             one["p99_s"], one["without_answer"]) for size in sizes if (one := size.get("scraped"))]
+             one["p99_s"], one["without_answer"], *(one.get("alone", {}).get(name, "–") for name in ("p50_s", "p99_s")))
+            for size in sizes if (one := size.get("scraped"))]
     return ("\n## Read queues\n\nThen all objects scale by their queues, each with one replica, whose metrics page of "
             "2 KB the operator reads. At four moments the queues of 50 objects breach their target at once: the time "
-            "is from that moment until the Deployment has another number of replicas, by a watch of `kubectl`.\n\n"
+            "is from that moment until the Deployment has another number of replicas, by a watch of `kubectl`. Then "
+            "once more with the controller manager stopped until all are written: no ReplicaSet and no pod follows, "
+            "which other machines do in a cluster and the same cores here.\n\n"
             + _table(columns, rows)) if rows else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import math
 import random
@@ -48,32 +49,35 @@ async def scraped(kubeconfig: Path, kube: KubeClient, objects: Sequence[tuple[st
         before, read = await meters.read(), await _figure(meters.port, READ)
         await asyncio.sleep(SECONDS)
         used, read = (await meters.read()).since(before), await _figure(meters.port, READ) - read
-        waits, answered = await _breaches([name for _, name in objects], addresses, wait, scales, meters)
+        left = [name for _, name in objects]
+        random.Random(7).shuffle(left)  # noqa: S311
+        first, rest = left[:TIMES * AT_ONCE], left[TIMES * AT_ONCE:]
+        told = await _breaches(first, addresses, wait, scales, meters)
+        alone = await _breaches(rest, addresses, wait, scales, meters, alone=True) if rest else {}
     return {"replicas": len(objects), "period_s": round(len(objects) * SECONDS / read, 2),
-            "cpu_share": round(used.cpu["operator"] / SECONDS, 3), "writes": used.writes, **figures(waits),
-            **costs(answered, len(waits))}
+            "cpu_share": round(used.cpu["operator"] / SECONDS, 3), "writes": used.writes, **told, "alone": alone}
 
 
-async def _breaches(names: Sequence[str], addresses: Mapping[str, str], wait: Any, scales: Scales, meters: Meters
-                    ) -> tuple[list[float], list[Reading]]:
-    """Seconds from each breach to the write of a second replica, infinite where none came; and what was used of each
-    moment until the last of these writes."""
-    chance, waits, used = random.Random(7), list[float](), list[Reading]()  # noqa: S311
-    left = list(names)
-    chance.shuffle(left)
+async def _breaches(names: Sequence[str], addresses: Mapping[str, str], wait: Any, scales: Scales, meters: Meters, *,
+                    alone: bool = False) -> dict[str, Any]:
+    """Seconds from each breach to the write of a second replica, and what was used of each moment until the last of
+    these writes. ``alone``: the controllers stand still meanwhile, so that what follows from a write, which other
+    machines do in a cluster, takes nothing from those that wait."""
+    waits, used, left = list[float](), list[Reading](), list(names)
     for _ in range(min(TIMES, math.ceil(len(left) / AT_ONCE))):
         chosen, left = left[:AT_ONCE], left[AT_ONCE:]
         places = {name: address for name in chosen for pod, address in addresses.items()
                   if pod.startswith(f"{name}-") and pod.count("-") == name.count("-") + 3}
-        before, began = await meters.read(), time.monotonic()
-        wait(dict.fromkeys(places.values(), 2 * TARGET))
-        while time.monotonic() < began + PATIENCE and any((name, 2) not in scales.first for name in chosen):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-        used.append((await meters.read()).since(before))
+        with meters.stopped("kube-controller-manager") if alone else contextlib.nullcontext():
+            before, began = await meters.read(), time.monotonic()
+            wait(dict.fromkeys(places.values(), 2 * TARGET))
+            while time.monotonic() < began + PATIENCE and any((name, 2) not in scales.first for name in chosen):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+            used.append((await meters.read()).since(before))
         waits += [scales.first.get((name, 2), math.inf) - began for name in chosen]
         wait(dict.fromkeys(places.values(), 0))
         await asyncio.sleep(SETTLE)
-    return waits, used
+    return {**figures(waits), **costs(used, len(waits))}
 
 
 def figures(waits: Sequence[float]) -> dict[str, Any]:

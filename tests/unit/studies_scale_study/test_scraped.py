@@ -51,6 +51,8 @@ SCRAPED = {"replicas": 300, "period_s": 1.01, "cpu_share": 0.12, "writes": 0, "b
 def test_the_page_has_what_was_read() -> None:
     found = {"hardware": {"device": "a CPU", "cores": 2, "memory_gib": 24}, "recorded": "2026-11-26T00:00:00Z"}
     text = rendered({**found, "sizes": [{**SIZE, "scraped": SCRAPED}]})
-    assert "| 300 | 1.01 | 12.0 | 200 | 0.9 | 1.4 | 0 |" in text
+    assert "| 300 | 1.01 | 12.0 | 200 | 0.9 | 1.4 | 0 | – | – |\n" in text
+    alone = {**SCRAPED, "alone": {"p50_s": 0.7, "p99_s": 1.1}}
+    assert "| 200 | 0.9 | 1.4 | 0 | 0.7 | 1.1 |\n" in rendered({**found, "sizes": [{**SIZE, "scraped": alone}]})
     # Runs from before it was measured have none.
     assert "## Read queues" not in rendered({**found, "sizes": [SIZE]})
