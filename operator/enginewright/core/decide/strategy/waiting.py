@@ -136,11 +136,10 @@ def without_throughput(target: Target, wanted: int) -> Desired | None:
 def without_queue_time(target: Target, wanted: int) -> Desired | None:
     """None unless requests would have to leave the queue before the batcher is done waiting for others: alone on an
     idle replica each of them would be rejected. The build chose that delay, so no rule of the spec can say it."""
-    ctx, stable, record = target.ctx, target.ctx.serving.stable, target.engine.record
+    ctx, record = target.ctx, target.engine.record
     serving = record.outcome.serving if record else None
     found = shortest_timeout(ctx.spec.serving.queue)
-    begun = stable is not None and stable.revision == target.revision
-    if serving is None or found is None or begun or found[1] > serving.max_queue_delay_us:
+    if serving is None or found is None or _is_stable(target) or found[1] > serving.max_queue_delay_us:
         return None
     field, timeout = found
     return _refused(ctx, wanted, "its queue would reject what it could answer", lambda meanwhile: no(
@@ -153,10 +152,11 @@ def without_queue_time(target: Target, wanted: int) -> Desired | None:
 def without_cache(target: Target, wanted: int) -> Desired | None:
     """None unless the spec asks for a response cache, and the server image is known to have none: its server would not
     start."""
-    ctx, stable, server = target.ctx, target.ctx.serving.stable, target.ctx.memory.server
-    begun = stable is not None and stable.revision == target.revision
+    ctx, server = target.ctx, target.ctx.memory.server
     there = server.caches if server else None
-    if ctx.spec.serving.response_cache is None or begun or server is None or there is None or CACHE in there:
+    if ctx.spec.serving.response_cache is None or server is None or there is None or CACHE in there:
+        return None
+    if _is_stable(target):
         return None
     return _refused(ctx, wanted, "its server image has no cache", lambda meanwhile: no(
         Reason.CACHE_MISSING,
@@ -168,11 +168,10 @@ def without_cache(target: Target, wanted: int) -> Desired | None:
 def without_memory(target: Target, wanted: int) -> Desired | None:
     """None unless the server's memory is limited to less than the build saw it hold, without which the kernel ends it:
     at best as it starts, at worst under load, when the old revision has gone."""
-    ctx, stable, record = target.ctx, target.ctx.serving.stable, target.engine.record
+    ctx, record = target.ctx, target.engine.record
     summary, limit = record.outcome.engine if record else None, memory_limit(ctx.spec, ctx.config)
     figures = summary.memory if summary else None
-    begun = stable is not None and stable.revision == target.revision
-    if figures is None or limit is None or begun:
+    if figures is None or limit is None or _is_stable(target):
         return None
     (field, value), held = limit, held_bytes(figures, ctx.spec)
     if parse_quantity(value) >= held:
@@ -183,6 +182,12 @@ def without_memory(target: Target, wanted: int) -> Desired | None:
         f"Revision {target.revision} does not start: {field} {value} is less than the "
         f"{math.ceil(held / MEBIBYTE)}Mi that its server held in the build with {flight} in flight, and the kernel "
         f"would kill it. Write {proposal}, or leave the limit out{meanwhile}."))
+
+
+def _is_stable(target: Target) -> bool:
+    """What serves already is not refused."""
+    stable = target.ctx.serving.stable
+    return stable is not None and stable.revision == target.revision
 
 
 def _refused(ctx: PassContext, wanted: int, why: str, says: Callable[[str], Finding]) -> Desired:
@@ -244,8 +249,8 @@ def none_serves(target: Target, wanted: int) -> bool:
 def taken_over(target: Target) -> bool:
     """Whether the target has passed its analysis beside another revision that is still there: it expands, or the
     Service has left that one already."""
-    ctx, stable, memory = target.ctx, target.ctx.serving.stable, target.ctx.rollout
-    if stable is None or stable.revision == target.revision:
+    ctx, memory = target.ctx, target.ctx.rollout
+    if ctx.serving.stable is None or _is_stable(target):
         return False
     known = memory.candidate == target.revision and memory.step in (Step.EXPANDING, Step.SWITCHING)
     return known or (ctx.observed.service is not None and ctx.observed.service.revision == target.revision)
