@@ -12,7 +12,7 @@ from enginewright_builder.engines.base import Artifact
 from enginewright_builder.errors import BuilderError
 from enginewright_builder.sweep import SweepResult, Task, sweep_on
 from enginewright_builder.sweep.objective import score
-from enginewright_builder.triton.client import Server
+from enginewright_builder.triton.client import HungError, Server
 
 # The preferred backend, which comes first, ships unless another gives more by this share, and by more than the noise of
 # both.
@@ -29,7 +29,7 @@ async def sweep_ways(server: Server, root: Path, artifact: Artifact, task: Calla
         try:
             swept.append((way, await sweep_on(server, root, dataclasses.replace(task(way), ways=len(artifact.ways)))))
         except BuilderError as error:
-            if error.reason != "ServerLoadFailed":
+            if error.reason != "ServerLoadFailed" or isinstance(error, HungError):
                 raise
             failed.append((way, error))
     if not swept:

@@ -27,6 +27,10 @@ UNLOAD_SECONDS = 30
 LOAD_REMEDY = "read the log lines: most often a library or a backend is missing in the server image"
 
 
+class HungError(UserError):
+    """A load that came to no end within the server's patience."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Address:
     """``host:port`` of each of the ways in."""
@@ -115,7 +119,7 @@ class Server(Within):
         """Loads ``model``, with ``config`` instead of its file if given, and returns how many seconds that took.
 
         A model already loaded is unloaded first: two copies would double memory and hide the cold start. Raises
-        :class:`UserError` ``ServerLoadFailed``.
+        :class:`UserError` ``ServerLoadFailed``, of a load that hangs :class:`HungError`.
         """
         await self.unload(model)
         body: dict[str, Any] = {}
@@ -126,7 +130,9 @@ class Server(Within):
         try:
             answer = await self._http.post(f"/v2/repository/models/{model}/load", json=body, timeout=self.ready_seconds)
         except httpx.TimeoutException:
-            raise self._failure(f"model {model!r} was not loaded within {self.ready_seconds:.0f} s") from None
+            await self._ask_where()
+            problem = f"model {model!r} was not loaded within {self.ready_seconds:.0f} s"
+            raise self._failure(problem, HungError) from None
         except httpx.TransportError as error:
             raise self._failure(f"tritonserver went away while it loaded {model!r}: {error!r}") from error
         if answer.is_error:
@@ -237,9 +243,12 @@ class Server(Within):
                          remedy="read the server's own log: most often the image lacks a library, or is for another "
                                 "device or architecture")
 
-    def _failure(self, problem: str) -> BuilderError:
-        return UserError("ServerLoadFailed", f"{problem}. {self.last_words()}", field="spec.serving",
-                         value=self._place, remedy=LOAD_REMEDY)
+    async def _ask_where(self) -> None:
+        """Of a server that hangs: lets its processes write to its log what they are doing, where that can be had."""
+
+    def _failure(self, problem: str, kind: type[UserError] = UserError) -> BuilderError:
+        return kind("ServerLoadFailed", f"{problem}. {self.last_words()}", field="spec.serving", value=self._place,
+                    remedy=LOAD_REMEDY)
 
     @property
     def _place(self) -> str:

@@ -61,8 +61,9 @@ async def prove_on(server: Server, model_name: str, cases: Sequence[Case], *, to
     """Of a model in the repository of ``server``, which has loaded nothing before. ``mixed`` are single requests of
     different length that are sent at once: what runs together may turn an answer by a cosine of ``1 - loss``.
 
-    Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the model does not get ready in
-    time, and ``ServedAnswersDiffer`` when an answer is off by more than ``tolerance``."""
+    Raises :class:`UserError` ``ServerLoadFailed`` (with the tail of Triton's log) when the model does not load, a
+    :class:`HungError` when that comes to no end, and ``ServedAnswersDiffer`` when an answer is off by more than
+    ``tolerance``."""
     if not cases:
         raise ValueError("a proof needs at least one case")
     loaded = await server.load(model_name)

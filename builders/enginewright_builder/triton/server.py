@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 import tempfile
 import time
 import uuid
 from pathlib import Path
 
 from enginewright_builder.contract import MemorySeen
-from enginewright_builder.errors import BuilderError, TransientError
+from enginewright_builder.errors import BuilderError, TransientError, UserError
 from enginewright_builder.measure.energy import Meter, open_meter
 from enginewright_builder.pod import device
 from enginewright_builder.triton import install, process
@@ -18,6 +20,9 @@ from enginewright_builder.triton.client import Address, Server, Usage
 from enginewright_builder.triton.gpu_metrics import PINNED_TOTAL, PINNED_USED, pinned
 from enginewright_builder.triton.patience import READY_SECONDS
 from enginewright_builder.triton.ports import HOST, free_ports
+
+# In which a process writes its stacks.
+STACKS_SECONDS = 0.5
 
 
 class TritonServer(Server):
@@ -122,10 +127,18 @@ class TritonServer(Server):
     def _late(self) -> BuilderError:
         return self._failure(f"tritonserver was not ready within {self.ready_seconds:.0f} s")
 
-    def _failure(self, problem: str) -> BuilderError:
+    async def _ask_where(self) -> None:
+        """The Python backend's processes answer this signal with their stacks, as model.py has it; one that is not so
+        far ends by it."""
+        for child in process.descendants(self.pid)[1:]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGUSR1)
+        await asyncio.sleep(STACKS_SECONDS)
+
+    def _failure(self, problem: str, kind: type[UserError] = UserError) -> BuilderError:
         if "address already in use" in self.log_tail().lower():
             return TransientError("PortTaken", f"{problem}: a port was taken meanwhile", remedy="it is tried again")
-        return super()._failure(problem)
+        return super()._failure(problem, kind)
 
     @property
     def _place(self) -> str:

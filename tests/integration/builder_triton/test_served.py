@@ -25,10 +25,12 @@ from enginewright_builder.load.requests import decode
 from enginewright_builder.pod import device
 from enginewright_builder.sweep import Task
 from enginewright_builder.triton import process
+from enginewright_builder.triton.client import HungError
 from enginewright_builder.triton.model_config import model_config
 from enginewright_builder.triton.prove import Case, difference
 from enginewright_builder.triton.repository import served_model, write_model
 from enginewright_builder.triton.server import TritonServer
+from support.apiserver import eventually
 from support.own_server import prove, sweep
 
 pytestmark = [pytest.mark.triton, pytest.mark.asyncio(loop_scope="session")]
@@ -228,6 +230,33 @@ async def test_a_server_that_hangs_ends_at_the_deadline_with_its_log(artifact: A
         async with TritonServer(tmp_path, models=("multiply",), ready_seconds=3):
             pass
     assert "loading: multiply" in caught.value.message
+
+
+class Patient(TritonServer):
+    """Asks where its processes hang once they do, and waits for what they say."""
+
+    async def _ask_where(self) -> None:
+        async def log_has(words: str) -> bool:
+            return words in self.log_tail()
+
+        await eventually(lambda: log_has("it hangs now"))
+        await super()._ask_where()
+        await eventually(lambda: log_has("in comes_to_no_end"))
+
+
+async def test_a_load_that_hangs_is_told_apart_and_says_where(artifact: Artifact, tmp_path: Path) -> None:
+    program = write_model(tmp_path, "multiply", artifact, ServingChoice(max_batch_size=8)) / "1/model.py"
+    whole = program.read_text()
+    program.unlink()  # it may be a hard link
+    program.write_text(whole + "\n\ndef comes_to_no_end():\n    import threading\n"
+                               "    print('it hangs now', file=sys.stderr, flush=True)\n"
+                               "    threading.Event().wait()\n\n\ncomes_to_no_end()\n")
+    async with Patient(tmp_path) as server:
+        server.ready_seconds = 0.5
+        with pytest.raises(HungError, match="'multiply' was not loaded within 0 s") as caught:
+            await server.load("multiply")
+    assert caught.value.reason == "ServerLoadFailed"
+    assert "in comes_to_no_end" in caught.value.message
 
 
 async def test_proof_holds_for_right_answers_and_fails_for_wrong_ones(repository: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from enginewright_builder import proving
 from enginewright_builder.load import __main__ as by_hand
 from enginewright_builder.load import run_on_time
+from enginewright_builder.triton.client import HungError
 
 
 class StoppedError(ValueError):
@@ -63,3 +64,24 @@ def test_each_measurement_is_on_it(measure: Callable[[Path], None], module: Any,
     with contextlib.suppress(StoppedError):
         measure(tmp_path)
     assert [type(one) for one in seen] == [selectors.SelectSelector]
+
+
+@pytest.mark.parametrize(("fresh", "hangs", "tries"), [(True, 1, 2), (True, 2, 2), (False, 1, 1), (True, 0, 1)])
+def test_a_server_of_our_own_that_hangs_is_replaced_once(fresh: bool, hangs: int, tries: int) -> None:
+    begun, notes = list[int](), list[str]()
+    steps: Any = SimpleNamespace(tracker=SimpleNamespace(note=notes.append))
+    servers: Any = SimpleNamespace(fresh=fresh)
+
+    async def work() -> str:
+        begun.append(1)
+        if len(begun) <= hangs:
+            raise HungError("ServerLoadFailed", "model 'm' was not loaded within 240 s")
+        return "proven"
+
+    if hangs < tries:
+        assert proving._with_another(servers, steps, work) == "proven"
+    else:
+        with pytest.raises(HungError):
+            proving._with_another(servers, steps, work)
+    assert len(begun) == tries
+    assert notes == ["tritonserver hangs while it loads; another one is started"] * (tries - 1)

@@ -27,9 +27,11 @@ state stays here.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +50,8 @@ Member = tuple[int, Tensors]
 # Triton's stub starts its interpreter without the environment, and so without PYTHONPATH.
 sys.path[:0] = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)
                 if entry and entry not in sys.path]
+# What this process is doing, into the server's log: for one that hangs.
+faulthandler.register(signal.SIGUSR1)
 TOKENISER_FILE, OWN_STEPS_FILE = "tokeniser.json", "own_steps.json"
 OWN, PADDING = "enginewright_positions_total", "enginewright_padding_positions_total"
 WAITED, TOKENISED = "enginewright_tokenising_seconds_total", "enginewright_tokenised_requests_total"
