@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 comma := ,
 .PHONY: demo demo-llm demo-clean
-demo: deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 3 min warm)
+demo: deps ## A real model, optimised and served on a local Kubernetes node (11 min cold, 2 min warm)
 	hack/demo/begin.sh demo $(ARGS)
 
 demo-llm: deps ## A language model: built, held against the source, served with vLLM, asked in chat, scaled (ARGS=--brief: few configurations)

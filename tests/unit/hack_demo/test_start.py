@@ -39,7 +39,7 @@ def test_volumes_are_filled_while_the_operator_starts(monkeypatch: pytest.Monkey
     assert filled == ["image"]
 
 
-@pytest.mark.parametrize(("asked", "load", "given"), [(None, [0, 1], 60), (None, [20, 19], 150), (60, [20], 60)])
+@pytest.mark.parametrize(("asked", "load", "given"), [(None, [0, 1], 45), (None, [20, 19], 150), (60, [20], 60)])
 def test_a_busy_machine_gives_its_build_more_time(asked: int | None, load: list[int], given: int, tmp_path: Path,
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     """Busy with other work: by the time of the build the demo has loaded it, too."""
