@@ -135,7 +135,7 @@ def prove_finalists(handed: Handed, servers: Servers, steps: Steps, budget: Budg
 def _with_another(servers: Servers, steps: Steps, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """What ``work`` finds. Where a server hangs while it loads, with another server once more: two of four runs of all
     tests had one load that came to no end in ten minutes, and 120 loads of the same repository beside other work took
-    seconds. Raises :class:`HungError` where no other can be started, and where that one hangs, too."""
+    seconds. Raises :class:`HungError` where the server is not this program's own, and where the second one hangs."""
     try:
         return run_on_time(work())
     except HungError as error:

@@ -119,7 +119,7 @@ def outcome(request_: BuildRequest, tmp_path_factory: pytest.TempPathFactory) ->
     scratch = tmp_path_factory.mktemp("scratch")
     with pytest.MonkeyPatch.context() as patch, Forks(tmp_path_factory.mktemp("forks")) as forks:
         patch.setattr(generating, "LOAD_SECONDS", (2.0, 2.0))
-        patch.setattr(generating, "REACH_SECONDS", (6.0, 6.0))
+        patch.setattr(generating, "REACH_SECONDS", (60.0, 60.0))
         # More than there is: how fast this machine is decides nothing here.
         return build_model(resolve_model(request_, scratch), scratch, Steps(Tracker(JsonLines())), Budget(3000),
                            ReferenceAndNgrams(forks))
@@ -141,9 +141,8 @@ def test_it_is_proven_and_published(outcome: Outcome, request_: BuildRequest) ->
         assert load_.layers is not None
         assert load_.layers.decode_ms > 0
         whole = [one for one in judgement.parts if one.where.first > 1]
-        # As many as fit into the time for it: on a crowded machine none. test_comparing.py has what is compared.
-        assert [one.where.first for one in whole] in ([33], [])
-        assert all(0 < one.prompts <= 4 for one in whole)
+        assert [one.where.first for one in whole] == [33]
+        assert 0 < whole[0].prompts <= 4
     # Speculation changes when tokens come, not which.
     assert trials["fp32, n-grams"].verdict in ("Shipped", "Passed", "Slower"), trials["fp32, n-grams"].reason
     assert trials["int8"].verdict == "Skipped"
