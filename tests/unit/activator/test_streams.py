@@ -18,7 +18,7 @@ from enginewright_builder.triton.ports import HOST
 from support.fake_openai import FakeOpenAI, fake_openai
 from support.stand_in import free_port
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 END = b"data: [DONE]\n\n"
 ASK = {"model": "m", "prompt": "a", "max_tokens": 3, "stream": True}
 

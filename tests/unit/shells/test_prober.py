@@ -79,7 +79,7 @@ class PortProbe(ProbeClient):
 
 @pytest.fixture
 async def prober(servers: Servers) -> AsyncIterator[Prober]:
-    async with PortProbe() as client:
+    async with PortProbe(deadline=60) as client:
         client.port = servers.port
         yield Prober(client, lambda: 0.0)
 
@@ -223,7 +223,7 @@ async def test_a_model_that_cannot_be_made_inputs_for(servers: Servers, prober: 
 
 
 async def test_a_replica_that_is_away(prober: Prober, unused_tcp_port: int) -> None:
-    async with PortProbe() as client:
+    async with PortProbe(deadline=60) as client:
         client.port = unused_tcp_port
         window = fresh()
         for _ in range(UNANSWERED):

@@ -57,7 +57,7 @@ async def servers() -> AsyncIterator[Servers]:
 async def probed(servers: Servers, rounds: int = 1) -> Window:
     window = Window(0.0)
     window.analyse("k")
-    async with PortProbe() as client:
+    async with PortProbe(deadline=60) as client:
         client.port = servers.port
         for _ in range(rounds):
             await Prober(client, lambda: 1.0).round(QUESTION, REPLICAS, REVISIONS, window)

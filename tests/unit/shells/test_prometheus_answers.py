@@ -62,7 +62,7 @@ def test_query_quotes_what_it_is_given() -> None:
 
 
 async def test_nobody_listens(unused_tcp_port: int) -> None:
-    async with PrometheusClient() as client:
+    async with PrometheusClient(deadline=60) as client:
         with pytest.raises(TransientError):
             await client.pending(f"http://127.0.0.1:{unused_tcp_port}", "ns", "m")
 
@@ -134,7 +134,7 @@ async def test_answers_that_are_no_values(status: int, body: bytes, error: type[
 
     app = web.Application()
     app.router.add_get("/{path:.*}", answer)
-    async with TestServer(app) as server, PrometheusClient() as client:
+    async with TestServer(app) as server, PrometheusClient(deadline=60) as client:
         with pytest.raises(error, match=said):
             await client.pending(str(server.make_url("/base/")), "ns", "m")
 
@@ -157,14 +157,14 @@ SPAN = datetime.fromtimestamp(0, UTC), datetime.fromtimestamp(9, UTC), 1.0
 
 
 async def test_values_over_time_leave_out_what_is_not_a_number() -> None:
-    async with ranged(2, "NaN", 0, "1e3") as url, PrometheusClient() as client:
+    async with ranged(2, "NaN", 0, "1e3") as url, PrometheusClient(deadline=60) as client:
         assert await client.over_time(url, "up", *SPAN) == [(0.0, 2.0), (2.0, 0.0), (3.0, 1000.0)]
 
 
 @pytest.mark.parametrize("value", ["+Inf", "-Inf", "-1", "1e300"])
 async def test_a_value_over_time_that_nothing_counted_has_is_no_signal(value: str) -> None:
     """The report's page would draw it, and scale all others to it."""
-    async with ranged(1, value) as url, PrometheusClient() as client:
+    async with ranged(1, value) as url, PrometheusClient(deadline=60) as client:
         with pytest.raises(NoSignalError, match="which no number of requests has"):
             await client.over_time(url, "up", *SPAN)
 
@@ -172,7 +172,7 @@ async def test_a_value_over_time_that_nothing_counted_has_is_no_signal(value: st
 @pytest.mark.parametrize("begins", [-5.0, 60.0, 1e18])
 async def test_a_time_that_was_not_asked_for_is_no_signal(begins: float) -> None:
     """One beyond the year 9999 ended the report with an error of the calendar."""
-    async with ranged(1, begins=begins) as url, PrometheusClient() as client:
+    async with ranged(1, begins=begins) as url, PrometheusClient(deadline=60) as client:
         with pytest.raises(NoSignalError, match="which was not asked for"):
             await client.over_time(url, "up", *SPAN)
 

@@ -33,7 +33,7 @@ async def asked(body: str, status: int = 200) -> QualityReport:
 
     app = web.Application()
     app.router.add_get("/quality", answer)
-    async with serving(app, 0) as port, QualityClient() as client:
+    async with serving(app, 0) as port, QualityClient(deadline=60) as client:
         return await client.report("127.0.0.1", port)
 
 
@@ -52,7 +52,7 @@ async def test_a_report_in_pieces_comes_whole() -> None:
 
     app = web.Application()
     app.router.add_get("/quality", answer)
-    async with serving(app, 0) as port, QualityClient() as client:
+    async with serving(app, 0) as port, QualityClient(deadline=60) as client:
         assert await client.report("127.0.0.1", port) == REPORT
 
 

@@ -99,7 +99,7 @@ async def heard() -> Heard:
 
 @pytest.fixture
 async def signals(fleet: Fleet, heard: Heard) -> AsyncIterator[Signals]:
-    async with PortTriton(deadline=5) as triton, PrometheusClient() as prometheus:
+    async with PortTriton(deadline=60) as triton, PrometheusClient() as prometheus:
         triton.port = fleet.port
         made = Signals(triton, prometheus, wake=heard.woken.append, tell=heard.told.append, clock=lambda: heard.now,
                        scraped=lambda *what: heard.scrapes.append(what), period=0.01)
@@ -312,7 +312,7 @@ async def test_a_verdict_wakes_the_object_up_once(signals: Signals, fleet: Fleet
 
 async def until(condition: Callable[[], object]) -> None:
     """The scraper says nothing when it has done a round, so it is looked at until it has, or the test fails."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

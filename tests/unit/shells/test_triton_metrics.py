@@ -156,7 +156,7 @@ async def test_scrape(serve: Callable[[Handler], Awaitable[int]]) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=PAGE)
 
-    async with TritonClient() as client:
+    async with TritonClient(deadline=60) as client:
         assert (await client.scrape("127.0.0.1", await serve(answer))).queued == 12.0
 
 
@@ -200,7 +200,7 @@ async def test_an_error_page_is_no_metrics_page(serve: Callable[[Handler], Await
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=503, body=PAGE)
 
-    async with TritonClient() as client:
+    async with TritonClient(deadline=60) as client:
         with pytest.raises(TransientError, match="answered 503"):
             await client.scrape("127.0.0.1", await serve(answer))
 
@@ -215,6 +215,6 @@ async def test_an_endless_page_is_refused(serve: Callable[[Handler], Awaitable[i
 
 
 async def test_nobody_listens(unused_tcp_port: int) -> None:
-    async with TritonClient() as client:
+    async with TritonClient(deadline=60) as client:
         with pytest.raises(TransientError, match="ConnectionRefusedError"):
             await client.scrape("127.0.0.1", unused_tcp_port)

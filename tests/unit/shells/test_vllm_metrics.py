@@ -132,7 +132,7 @@ async def replica() -> AsyncIterator[int]:
 
 
 async def test_the_scraper_reads_it_where_replicas_run_vllm(replica: int) -> None:
-    async with PortVllm(deadline=5) as client, PrometheusClient() as prometheus:
+    async with PortVllm(deadline=60) as client, PrometheusClient() as prometheus:
         client.port = replica
         signals = Signals(client, prometheus, wake=lambda _: None, clock=lambda: 1.0, scraped=lambda *_: None)
         window = Window(0.0)
