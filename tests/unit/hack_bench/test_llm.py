@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,8 +99,17 @@ def test_the_command_repeats_the_run() -> None:
     assert llm.command(given) == "make bench-llm 'ARGS=--parts=build --hidden=256'"
 
 
-def test_a_command_that_does_not_end_is_ended() -> None:
-    status, text = llm_build._ran([sys.executable, "-c", "import time; print('on', flush=True); time.sleep(600)"], 1.0)
+def test_a_command_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Begun(subprocess.Popen[bytes]):
+        """Its time begins once it has said something, which takes a busy machine longer than it has."""
+
+        def wait(self, timeout: float | None = None) -> int:
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.01)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Begun)
+    status, text = llm_build._ran(["sh", "-c", f"echo on; echo > {tmp_path / 'begun'}; exec sleep 600"], 0.1)
     assert (status, text) == (-9, "on\n")
 
 
