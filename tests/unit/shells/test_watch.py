@@ -84,7 +84,7 @@ def test_a_kopf_that_loses_a_watch_and_does_not_end_is_told_as_dead(bench: Bench
 
 def test_a_kopf_that_dies_is_told_with_what_it_died_of(bench: Bench) -> None:
     async def dies(_: threading.Event) -> None:
-        started(WATCHES)
+        _kept = started(WATCHES)
         await bench.looked(2)
         raise ValueError("the stream broke")
 
