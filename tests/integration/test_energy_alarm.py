@@ -75,7 +75,7 @@ async def test_a_busy_gpu_that_takes_twice_the_energy_of_the_build_fires_it(
         serving(gpus.app(), 0) as gpus.port,
         running(tmp_path, [{"targets": [f"{HOST}:{ours}"]}, {"targets": [f"{HOST}:{gpus.port}"], "labels": exported}],
                 [at_once(tmp_path)]) as url,
-        httpx.AsyncClient() as http,
+        httpx.AsyncClient(timeout=60) as http,
     ):
         for name in REPLICAS:
             await models.create(model(name, placement={"accelerator": "gpu"}, **(

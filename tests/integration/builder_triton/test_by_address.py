@@ -43,8 +43,8 @@ async def test_a_model_is_loaded_asked_and_unloaded(elsewhere: TritonServer, art
         assert (server.version, server.start_seconds) == (elsewhere.version, 0.0)
         assert await server.load("multiply", config) > 0
         async with Channels(server.grpc_url, count=1) as channels:
-            await channels.call(encode("multiply", {"x": np.ones((1, 3, 8), np.float32)}).payload, 10.0)
-        async with httpx.AsyncClient() as client:
+            await channels.call(encode("multiply", {"x": np.ones((1, 3, 8), np.float32)}).payload, 60.0)
+        async with httpx.AsyncClient(timeout=60) as client:
             loaded = (await client.get(f"{server.http_url}/v2/models/multiply/config")).json()
         assert loaded["instance_group"][0]["count"] == 2
         assert 'model="multiply"' in await server.metrics()

@@ -7,6 +7,7 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -116,7 +117,7 @@ async def captured(engine: Path, folder: Path, keys: Path, tmp_path: Path) -> Ca
             "--capture-interval=8", "--capture-retention=3600",
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)})
         try:
-            async with httpx.AsyncClient(base_url=server.http_url, trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=server.http_url, trust_env=False, timeout=60) as client:
                 dice = np.random.default_rng(5)
 
                 async def enough() -> Capture:
@@ -130,7 +131,16 @@ async def captured(engine: Path, folder: Path, keys: Path, tmp_path: Path) -> Ca
                     assert large, [one.about for one in found]
                     return large[0]
 
-                return await eventually(enough, 120)
+                capture = await eventually(enough, 300)
         finally:
             child.terminate()
             assert await asyncio.wait_for(child.wait(), 60) == 0
+    _keep_alone(capture, folder)
+    return capture
+
+
+def _keep_alone(capture: Capture, folder: Path) -> None:
+    """A build takes the newest, and the monitor may have written another one since this one was found."""
+    for path in folder.iterdir():
+        if path != capture.folder:
+            shutil.rmtree(path)

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from enginewright_builder.contract import Interface, MemoryFigures, ServingChoice, TensorSpec
 from enginewright_builder.engines.base import Artifact, Rung
 from enginewright_builder.load import Request, encode
-from enginewright_builder.triton import process
+from enginewright_builder.triton import process, witness
 from enginewright_builder.triton.client import Server
 from enginewright_builder.triton.memory import MemoryWatch
 from enginewright_builder.triton.repository import write_model
@@ -63,7 +63,7 @@ async def measured(server: Server) -> MemoryFigures:
     async with MemoryWatch(server) as watch:
         await server.load("wide")
         await watch.loaded()
-        await watch.under_load(requests(), concurrency=2, most_seconds=10)
+        await watch.under_load(requests(), concurrency=2, most_seconds=120)
     assert watch.figures is not None
     return watch.figures
 
@@ -86,8 +86,10 @@ async def test_of_a_server_of_its_own(repository: Path) -> None:
         is_as_the_model_takes_it(found)
 
 
-async def test_as_the_servers_container_tells_it(repository: Path, tmp_path: Path) -> None:
+async def test_as_the_servers_container_tells_it(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                 ) -> None:
     """In the container all processes are the server's; here those of one server are written as its shell does."""
+    monkeypatch.setattr(witness, "ANSWER_SECONDS", 120.0)
     async with TritonServer(repository) as server, telling(server.pid, tmp_path, repository / ASKED):
         async with Server(server.address, witness=Witness(tmp_path, repository)) as known:
             found = await measured(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import random
@@ -130,15 +131,24 @@ async def test_a_server_that_goes_away_ends_the_try_and_not_the_run(
     async with TritonServer(repository, models=("multiply",)) as other:
         # As long as this process may pause on a busy machine: the server must be found ready first.
         words = command(other, data, out, "--chunk-rows", CHUNK, "--ready-seconds", 15)
-        child = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
-        assert child.stdout
-        await child.stdout.readline()
-        os.kill(other.pid, signal.SIGKILL)
-        said = (await child.stdout.read()).decode().splitlines()
+        # What the program says of all its files does not fit into the pipe: it cannot end before the server does.
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        child = await asyncio.create_subprocess_exec(*words, stdout=writer)
+        os.close(writer)
+        said = await asyncio.to_thread(_said, reader, other)
         assert await child.wait() == 3
     assert error_of(Outcome.from_json(said[-1])).reason == "BatchRequestFailed"
     assert run(server, data, out).ok
     whole(out, x, 1)
+
+
+def _said(reader: int, server: TritonServer) -> list[str]:
+    """By the program at the pipe's other end, whose server goes away after the first line."""
+    with open(reader, "rb", buffering=0) as stdout:
+        stdout.readline()
+        os.kill(server.pid, signal.SIGKILL)
+        return stdout.read().decode().splitlines()
 
 
 def test_lines_of_other_lengths_come_back_in_order(server: TritonServer, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ async def test_a_narrow_engine_is_right_on_made_up_inputs_alone(server: TritonSe
     (tmp_path / SMOKE_FILE).touch()
     FAULTS["narrow"](tmp_path)
     assert not (tmp_path / SMOKE_FILE).exists()
-    async with TritonServer(repository, models=("multiply",)) as candidate, ProbeClient() as client:
+    async with TritonServer(repository, models=("multiply",)) as candidate, ProbeClient(deadline=60) as client:
         metadata = await client.metadata("127.0.0.1", "multiply", port(server))
         for seed in range(COMPARED):
             request = make_request(metadata, seed)

@@ -25,7 +25,7 @@ def port(address: str) -> int:
 
 
 async def test_made_up_inputs_are_answered(server: TritonServer) -> None:
-    async with ProbeClient() as client:
+    async with ProbeClient(deadline=60) as client:
         http = port(server.http_url)
         metadata = await client.metadata("127.0.0.1", "multiply", http)
         request = make_request(metadata, 1)
@@ -61,7 +61,7 @@ async def test_probes_come_back_as_the_servers_own_counts(server: TritonServer) 
     target = Target(replicas=replicas, current=2, revisions=revisions, question=question)
     window = Window(0.0)
     window.analyse("k")
-    async with Here() as probes, Counted(deadline=60) as triton:
+    async with Here(deadline=60) as probes, Counted(deadline=60) as triton:
         signals = Signals(triton, None, wake=lambda _: None, clock=time.monotonic,  # type: ignore[arg-type]
                           scraped=lambda *_: None)
         prober = Prober(probes, time.monotonic)

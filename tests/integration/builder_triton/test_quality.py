@@ -56,7 +56,7 @@ class Serving:
     async def ask(self, count: int, *, rows: int = 1) -> None:
         """``count`` requests, one after the other, each of another input."""
         dice = np.random.default_rng(count)
-        async with httpx.AsyncClient(base_url=self.server.http_url, trust_env=False) as client:
+        async with httpx.AsyncClient(base_url=self.server.http_url, trust_env=False, timeout=60) as client:
             for _ in range(count):
                 x = dice.standard_normal((rows, 3, 8))
                 answer = await client.post("/v2/models/multiply/infer", json={"inputs": [
@@ -146,7 +146,7 @@ async def test_what_was_sampled_is_asked_of_a_candidate_as_well(weights: Array |
 
 
 async def test_what_the_operator_asks_by_itself_is_no_live_request(artifact: Artifact, tmp_path: Path) -> None:
-    async with serving(artifact, tmp_path) as served, ProbeClient() as client:
+    async with serving(artifact, tmp_path) as served, ProbeClient(deadline=60) as client:
         monitor = served.monitor(lambda: 0.0)
         await asyncio.to_thread(monitor.look)
         metadata = await client.metadata(HOST, "multiply", served.port)
@@ -217,7 +217,7 @@ async def test_as_a_container_it_survives_its_monitor(artifact: Artifact, tmp_pa
             f"--triton-port={served.port}",
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)})
         try:
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
                 async def report() -> QualityReport | None:
                     with contextlib.suppress(httpx.TransportError):
                         return QualityReport.from_json((await client.get("/quality")).raise_for_status().text)

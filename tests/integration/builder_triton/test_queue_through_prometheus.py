@@ -57,7 +57,7 @@ async def prometheus(patient: TritonServer, tmp_path_factory: pytest.TempPathFac
 
 
 async def test_what_waits_in_triton_is_what_the_operator_reads(patient: TritonServer, prometheus: str) -> None:
-    async with (PrometheusClient(stale_after=10) as client,
+    async with (PrometheusClient(deadline=60, stale_after=10) as client,
                 triton.InferenceServerClient(patient.grpc_url) as server):
         async def reads(pending: dict[str, float]) -> bool:
             return await client.pending(prometheus, "models", "queued") == pending
@@ -102,7 +102,7 @@ async def test_no_panel_of_the_dashboards_is_empty(patient: TritonServer, promet
     asked = [(panel, text) for panel, text in expressions("nv_", variables)
              if not any(metric in text for metric in NOT_HERE)]
     assert len(asked) > 12
-    async with httpx.AsyncClient() as http, triton.InferenceServerClient(patient.grpc_url) as server:
+    async with httpx.AsyncClient(timeout=60) as http, triton.InferenceServerClient(patient.grpc_url) as server:
         tensor = triton.InferInput("x", [1, 2, 8], "FP32")
         tensor.set_data_from_numpy(np.ones((1, 2, 8), np.float32))
 
@@ -119,13 +119,13 @@ async def test_no_panel_of_the_dashboards_is_empty(patient: TritonServer, promet
 async def _recorded(prometheus: str, depth: float) -> bool:
     """Whether the recording rule, which autoscalers read, says ``depth``."""
     query = {"query": 'enginewright:queue_depth:sum{namespace="models",optimisedmodel="queued"}'}
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         found = (await http.get(f"{prometheus}/api/v1/query", params=query)).json()["data"]["result"]
     return [float(entry["value"][1]) for entry in found] == [depth]
 
 
 async def test_rules_name_only_what_triton_exports(patient: TritonServer) -> None:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         page = (await http.get(f"http://{patient.metrics_address}/metrics")).text
     named = re.findall(r"nv_[a-z_]+", RULES.read_text())
     asked = {name for name in named if not name.startswith((*NOT_HERE, OF_CACHES))}

@@ -92,7 +92,7 @@ async def test_requests_that_wait_and_requests_that_fail(server: TritonServer, p
     async with (
         running(tmp_path, [target], [at_once(tmp_path)]) as url,
         triton.InferenceServerClient(server.grpc_url) as client,
-        httpx.AsyncClient() as http,
+        httpx.AsyncClient(timeout=60) as http,
         asyncio.TaskGroup() as group,
     ):
 
@@ -148,7 +148,7 @@ async def test_a_request_that_fails_beside_others_of_its_batch(tmp_path: Path) -
         async with (
             running(tmp_path, [target], [at_once(tmp_path)]) as url,
             Channels(server.grpc_url) as channels,
-            httpx.AsyncClient() as http,
+            httpx.AsyncClient(timeout=60) as http,
         ):
 
             async def one_of_two_fails() -> bool:

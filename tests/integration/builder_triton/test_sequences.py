@@ -305,7 +305,7 @@ async def test_the_smoke_test_of_a_replica_is_a_sequence(built: Built, server: T
 async def test_a_probe_of_an_analysis_is_a_sequence_of_one_step(built: Built, server: TritonServer,
                                                                channels: Channels) -> None:
     port = int(server.address.http.rpartition(":")[2])
-    async with ProbeClient() as client:
+    async with ProbeClient(deadline=60) as client:
         request = make_request(await client.metadata("127.0.0.1", MODEL, port), 1)
         answers = [await client.infer("127.0.0.1", MODEL, request, port) for _ in range(3)]
     assert answers[0] is not None

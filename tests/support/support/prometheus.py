@@ -47,7 +47,7 @@ async def running(directory: Path, targets: Sequence[dict[str, Any]], rules: Seq
             program, f"--config.file={directory}/prometheus.yml", f"--storage.tsdb.path={directory}/data",
             f"--web.listen-address={address}", stdout=log, stderr=log)
     try:
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             await eventually(lambda: _ready(http, f"http://{address}/-/ready"))
         yield f"http://{address}"
     finally:
