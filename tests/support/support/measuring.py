@@ -45,8 +45,9 @@ def short_measurements() -> Iterator[None]:
 
 
 def short_program(*words: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """``enginewright-build`` with these arguments, which ends within five minutes."""
-    return subprocess.run([sys.executable, "-m", "support.measuring", *map(str, words)], text=True, timeout=300,
+    """``enginewright-build`` with these arguments, which ends within 800 s: a tritonserver that hangs while it
+    loads is replaced after four minutes."""
+    return subprocess.run([sys.executable, "-m", "support.measuring", *map(str, words)], text=True, timeout=800,
                           capture_output=True, check=False,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {})})
 

@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 
 from enginewright_builder.engines.torch_layout import arranged, prefers_channels_last, turned  # noqa: E402
 
-pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.torch
 IMAGES = (3, 64, 16, 16)
 
 
