@@ -159,7 +159,7 @@ class Silent:
 def built(request: BuildRequest, scratch: Path, servers: Servers, budget: Budget | None = None) -> Outcome:
     scratch.mkdir()
     resolved, steps = resolve_model(request, scratch), Steps(Tracker(Silent()))
-    return build_model(resolved, scratch, steps, budget or Budget(100), servers)
+    return build_model(resolved, scratch, steps, budget or Budget(3000), servers)
 
 
 def verdicts(outcome: Outcome) -> dict[str, str]:
