@@ -14,6 +14,7 @@ import tritonclient.http.aio as by_http
 
 from enginewright.activator.serve import Options, activator
 from enginewright_builder.triton import server as triton
+from enginewright_builder.triton.patience import READY_SECONDS
 from enginewright_builder.triton.ports import HOST, free_ports
 from support.apiserver import eventually
 
@@ -46,10 +47,10 @@ async def test_what_is_asked_before_the_server_starts_is_answered(
     http, grpc, _ = ports = free_ports(3)
     monkeypatch.setattr(triton, "free_ports", lambda _: ports)
     options = Options(backend=HOST, backend_http=http, backend_grpc=grpc, host=HOST, http_port=0,
-                      grpc_port=0, metrics_port=0)
+                      grpc_port=0, metrics_port=0, hold=READY_SECONDS)
     async with (
         activator(options) as running,
-        by_http.InferenceServerClient(f"{HOST}:{running.http_port}", conn_timeout=120) as plain,
+        by_http.InferenceServerClient(f"{HOST}:{running.http_port}", conn_timeout=READY_SECONDS) as plain,
         by_grpc.InferenceServerClient(f"{HOST}:{running.grpc_port}") as remote,
     ):
         assert await plain.is_server_ready()

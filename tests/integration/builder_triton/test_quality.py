@@ -209,8 +209,8 @@ async def test_without_a_server_it_says_so() -> None:
 
 async def test_as_a_container_it_survives_its_monitor(artifact: Artifact, tmp_path: Path) -> None:
     """Whole, as the pod runs it: figures over HTTP, a monitor that is killed and comes again, an orderly end."""
-    [port] = free_ports(1)
     async with serving(artifact, tmp_path) as served:
+        [port] = free_ports(1)  # not before the server has its own: nothing holds it until the monitor does
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "enginewright_builder.quality", str(served.reference), "--model=multiply",
             f"--traces={served.traces}", "--share=1", "--per-minute=600", "--window=500", f"--port={port}",
