@@ -188,9 +188,11 @@ async def test_without_a_replica_to_spare_one_class_answers_while_the_other_star
     await models.create(model(placement={"classes": [GPU, CPU]}, rollout=rollout))
     await models.wait("Ready", "True")
     old = await stable(models)
+    kubelet.script.build = "hold"  # until it was seen that it is not ready
     async with always_answered(models):
         await models.patch({"spec": {"engine": {"maxBatchSize": 8}}})
         await models.wait("Ready", "False")
+        kubelet.script.build = "succeed"
         await models.wait("Ready", "True", "Serving")
     new = await stable(models)
     assert all(new[name] != old[name] for name in old)

@@ -20,9 +20,9 @@ ACCOUNT = "operator"
 
 
 @pytest.fixture
-def limited(objects: Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]], control_plane: Path, namespace: str,
+def granted(objects: Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]], control_plane: Path, namespace: str,
             tmp_path: Path) -> Path:
-    """The kubeconfig of a service account that has the chart's Role in ``namespace``, and nothing besides."""
+    """The kubeconfig of a service account that is given the chart's Role in ``namespace``, and nothing besides."""
     kubectl = Kubectl(control_plane, namespace)
     kubectl("create", "serviceaccount", ACCOUNT)
     found = objects({"watchNamespaces": [namespace]})
@@ -38,6 +38,18 @@ def limited(objects: Callable[[dict[str, Any]], dict[str, list[dict[str, Any]]]]
     file = tmp_path / "kubeconfig"
     file.write_text(yaml.safe_dump(config))
     return file
+
+
+@pytest.fixture
+async def limited(granted: Path, namespace: str) -> Path:
+    """The same, once it has the Role: the apiserver hears of Roles and bindings a moment later."""
+    kubectl = Kubectl(granted, namespace)
+
+    async def taken_in() -> bool:
+        return kubectl.run("auth", "can-i", "list", "pods").stdout.strip() == "yes"
+
+    await eventually(taken_in)
+    return granted
 
 
 async def test_the_whole_way_needs_nothing_else(
