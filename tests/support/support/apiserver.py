@@ -21,7 +21,8 @@ NAMESPACE = Resource("v1", "Namespace", "namespaces")
 CRD = Resource("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions")
 ROLE = Resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles")
 BINDING = Resource("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings")
-PATIENCE = 120.0
+# Seconds. Of the longest waits one takes half a minute beside all other tests of `make test`.
+PATIENCE = 240.0
 # Each look costs processors that the operator waits for, too: pauses between them grow, up to so many seconds.
 SLOWER, LONGEST = 1.25, 0.2
 
