@@ -10,6 +10,7 @@ import onnxruntime
 import tritonclient.http as triton
 
 from demo.inference import forwarded
+from enginewright.core.conditions import parse_timestamp
 from support.bench import Bench
 from support.models import mlp, rows
 
@@ -33,7 +34,7 @@ def test_a_model_is_built_proven_served_and_right(bench: Bench) -> None:
     assert {one["name"]: one["image"] for one in built_in["spec"]["initContainers"]}["server"] == bench.images["server"]
     summary = model["status"]["engine"]
     assert summary["memoryBytes"] > 30 << 20
-    assert 0 < summary["loadSeconds"] < 60
+    assert 0 < summary["loadSeconds"] < lasted(built_in)  # seconds, however many a busy machine takes
     bench.apply("again")
     again = bench.wait("again", "condition=Ready")["status"]
     assert (again["fingerprint"], again["engine"]["cacheHit"]) == (model["status"]["fingerprint"], True)
@@ -58,6 +59,14 @@ def test_what_a_store_has_is_a_cache_hit_and_deletion_leaves_no_orphan(stocked_b
     assert bench.get("job", "app.kubernetes.io/component=build") == []
     inputs = rows(4, seed=9)
     np.testing.assert_allclose(infer(bench, "first", inputs), infer(bench, "second", inputs), rtol=1e-5)
+
+
+def lasted(pod: dict[str, Any]) -> float:
+    """Seconds from the start of ``pod`` to the end of its last container, of which the apiserver keeps whole ones."""
+    ends = [parse_timestamp(one["state"]["terminated"]["finishedAt"]) for one in pod["status"]["containerStatuses"]]
+    began = parse_timestamp(pod["status"]["startTime"])
+    assert began
+    return max((end - began).total_seconds() for end in ends if end) + 1
 
 
 def infer(bench: Bench, name: str, inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
