@@ -268,8 +268,8 @@ def first_inference(kube: Kube, summary: Summary, texts: list[str], reference: i
 def start_loads(kube: Kube, image: str) -> None:
     target = ["--url", f"{MODEL}.{NAMESPACE}.svc:8001", "--model", MODEL, "--reconnect-seconds", "2", "--json",
               "--jsonl", "/models/sentences/evaluation.jsonl"]
-    traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "240"])
-    traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "90"])
+    traffic.start(kube, NAMESPACE, "trickle", image, [*target, "--rate", "2", "--seconds", "480"])
+    traffic.start(kube, NAMESPACE, "surge", image, [*target, "--closed", "128", "--seconds", "240"])
 
 
 def scale_up(kube: Kube, loads: Future[None], summary: Summary) -> ReplicaWatch:
@@ -278,18 +278,18 @@ def scale_up(kube: Kube, loads: Future[None], summary: Summary) -> ReplicaWatch:
     replicas = ReplicaWatch(kube, NAMESPACE, MODEL, console)
     with summary.timed("scale_up"):
         loads.result()
-        replicas.until("up", 2, timeout=90)
+        replicas.until("up", 2, timeout=240)
     # The scaler counts arrivals of the last half minute: a load that went on for longer would be remembered longer.
     traffic.stop(kube, NAMESPACE, "surge")
-    summary.add_load("surge", traffic.finish(kube, NAMESPACE, "surge", timeout=120))
+    summary.add_load("surge", traffic.finish(kube, NAMESPACE, "surge", timeout=240))
     return replicas
 
 
 def scale_down(kube: Kube, replicas: ReplicaWatch, summary: Summary) -> None:
     with summary.timed("scale_down"):
-        replicas.until("down", 1, timeout=120)
+        replicas.until("down", 1, timeout=240)
     traffic.stop(kube, NAMESPACE, "trickle")
-    summary.add_load("trickle", traffic.finish(kube, NAMESPACE, "trickle", timeout=60))
+    summary.add_load("trickle", traffic.finish(kube, NAMESPACE, "trickle", timeout=240))
     summary.peak_replicas, summary.final_replicas = replicas.peak, replicas.look()[0]
 
 

@@ -25,7 +25,7 @@ def await_start(kube: Kube, namespace: str, name: str) -> None:
         kube("wait", "-n", namespace, "pod", "-l", f"job-name={name}", f"--for={condition}", "--timeout=240s")
 
 
-def stop(kube: Kube, namespace: str, name: str, patience: float = 10.0) -> None:
+def stop(kube: Kube, namespace: str, name: str, patience: float = 60.0) -> None:
     """Asks the generator to finish what is in flight and to report. One that has ended by itself has done so, and takes
     no command any more; that it has is known a moment later, so it is asked for ``patience`` seconds. Raises
     :class:`StepError`."""

@@ -17,7 +17,8 @@ from rollouts.cluster import MODEL, SERVERS, STORE_URI, Corner, condition
 from rollouts.summary import Summary
 
 REPLICAS = 2
-PROMOTED_SECONDS = 240
+# Limits of waits, in seconds, which end a drill that hangs: a busy machine takes several times as long as another.
+PROMOTED_SECONDS, REPLACED_SECONDS = 600, 300
 # Seconds between two looks: each starts kubectl twice, beside what it looks at.
 PATIENCE = 1.0
 
@@ -37,7 +38,7 @@ class Drill:
     analysis: Mapping[str, Any] = field(default_factory=dict)
     max_surge: int = 1
     asked: Callable[[int], dict[str, Any]] = models.spec
-    replaced_seconds: float = 120
+    replaced_seconds: float = REPLACED_SECONDS
     promoted_seconds: int = PROMOTED_SECONDS
     tries_again: int = 0
     variant: int = 0
@@ -80,7 +81,7 @@ class Drill:
         self.summary.bad_rolled_back += 1
         self.summary.rollbacks += 1
         self.console.print(f"    {self._rollout()}", soft_wrap=True)
-        self._until(lambda: self.corner.traffic_revisions() == before, 60,
+        self._until(lambda: self.corner.traffic_revisions() == before, self.replaced_seconds,
                     f"traffic to go back to {', '.join(before)} alone")
         self.return_to_good()
 
@@ -131,8 +132,8 @@ class Drill:
         self.variant += 1
         # Suspended, the operator names the engine that it would build and does not build it.
         generation = self.corner.apply({**self._spec(), "suspend": True})
-        self._until(lambda: self.corner.model()["status"].get("observedGeneration", 0) >= generation, 30,
-                    "the fingerprint of the new spec")
+        self._until(lambda: self.corner.model()["status"].get("observedGeneration", 0) >= generation,
+                    self.replaced_seconds, "the fingerprint of the new spec")
         fingerprint = str(self.corner.model()["status"]["fingerprint"])
         self.corner.plant(self.engine, fingerprint, fault)
         self.console.print(f"  {fault} candidate {fingerprint[:8]}")
@@ -145,7 +146,8 @@ class Drill:
         self.tries_again -= 1
         self.corner.kube("annotate", f"om/{MODEL}", "-n", self.corner.namespace, "--overwrite",
                          f"{labels.RETRY}={self.variant}-{self.tries_again}")
-        self._until(lambda: not self._rollout().startswith(Reason.ROLLED_BACK), 60, "the retry to begin")
+        self._until(lambda: not self._rollout().startswith(Reason.ROLLED_BACK), self.replaced_seconds,
+                    "the retry to begin")
 
     def _settled(self, fingerprint: str) -> bool:
         """True when it was promoted, False when it was rolled back. Raises :class:`StepError` for neither."""

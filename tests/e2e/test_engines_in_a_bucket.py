@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from enginewright.core.manifests import proven_digest
 from enginewright.plugin.report import checked
 from enginewright.plugin.report_pod import reader
@@ -18,7 +16,6 @@ IN_A_BUCKET = {"uri": "s3://engines/team-a", "secretRef": {"name": "engine-bucke
 SERVERS = "app.kubernetes.io/component=server"
 
 
-@pytest.mark.timeout(900)
 def test_an_engine_is_built_into_a_bucket_and_served_from_there(bench: Bench, tmp_path: Path) -> None:
     with object_store.running(tmp_path, node_address(bench)) as store:
         store.put("engines", {"beside": b"not ours"})

@@ -41,7 +41,7 @@ def test_killed_under_load(stocked_bench: Bench, moment: str) -> None:
     how = ("--closed", "32") if moment == "scale-up" else ("--rate", "20")
     with bench.loaded("tiny", *how, least=100):
         if moment == "scale-up":
-            bench.wait("tiny", "jsonpath={.status.autoscaling.desiredReplicas}=2", seconds=60)
+            bench.wait("tiny", "jsonpath={.status.autoscaling.desiredReplicas}=2")
             kill_operator(bench)
             bench.wait("tiny", "jsonpath={.status.readyReplicas}=2")
         else:

@@ -8,8 +8,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from support import fake_hub, object_store, oci_registry
 from support.artifacts import oras
 from support.bench import Bench
@@ -24,7 +22,6 @@ def spec(uri: str, data: str, secret: str) -> dict[str, Any]:
             "accuracy": {"metric": "cosine", "maxLoss": 0.05, "evaluation": {"uri": data}}}
 
 
-@pytest.mark.timeout(600)
 def test_the_same_model_from_a_bucket_and_from_a_hub_has_the_same_engine(stocked_bench: Bench, model_files: Path,
                                                                         tmp_path: Path) -> None:
     """The content counts, wherever it lies: the store has its engine, which was built from a volume."""
@@ -54,7 +51,6 @@ def docker_config(address: str, password: str = oci_registry.PASSWORD) -> str:
     return json.dumps({"auths": {address: {"username": user, "password": password, "auth": auth}}})
 
 
-@pytest.mark.timeout(600)
 def test_the_same_model_from_a_registry_has_the_same_engine(stocked_bench: Bench, model_files: Path,
                                                             tmp_path: Path) -> None:
     """With the Secret that image pulls have, whose one entry's name has a dot, and with one in plain words."""

@@ -20,7 +20,7 @@ def corner(kube: Kube, images: dict[str, str], janitor: Janitor) -> Iterator[Cor
     janitor.remove(NAMESPACE, CLAIMS)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_nothing_is_lost_and_every_candidate_gets_what_it_deserves(corner: Corner, tmp_path: Path) -> None:
     # Other tests share the processors: an equal candidate may look slower for a minute, which the operator then says.
     wanted = Wanted(equal=1, bad=2, faults=("slow", "unrecorded"), kills=1, requests=5_000, rate=50, analysis=20,

@@ -19,6 +19,8 @@ from demo.shell import Kube, StepError
 from enginewright_builder.contract import SIGNING_SECRET
 
 MODELS, STORE = CLAIMS = ("models", "enginewright-store")
+# Seconds that load of a test goes on at most.
+LONGEST = 3600
 # Every answer is held against the source model, up to ten a second, and 31 are enough to say that all is well.
 WATCHED: dict[str, Any] = {
     "quality": {"sampleShare": 1, "maxSamplesPerMinute": 600},
@@ -91,10 +93,11 @@ class Bench:
     @contextlib.contextmanager
     def loaded(self, name: str, *how: str, least: int = 1) -> Iterator[None]:
         """Evaluation data come through the Service of ``name`` while the block runs, ``how`` fast (20 a second); every
-        request must be answered, and there must be ``least``."""
+        request must be answered, and there must be ``least``. Blocks take one or two minutes, on a busy machine several
+        times as long."""
         load = ["--url", f"{name}.{self.namespace}.svc:8001", "--model", name, "--reconnect-seconds", "1", "--json",
-                "--inputs", "/models/evaluation.npz", "--seconds", "600", *(how or ("--rate", "20"))]
-        traffic.start(self.kube, self.namespace, "load", self.images["builder"], load)
+                "--inputs", "/models/evaluation.npz", "--seconds", str(LONGEST), *(how or ("--rate", "20"))]
+        traffic.start(self.kube, self.namespace, "load", self.images["builder"], load, deadline=LONGEST + 60)
         traffic.await_start(self.kube, self.namespace, "load")
         yield
         traffic.stop(self.kube, self.namespace, "load")
