@@ -132,7 +132,8 @@ async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_ala
     bench.apply(
         "strict",
         accuracy={"metric": "relative-error", "maxLoss": 0.012, "evaluation": evaluation},
-        engine={"precision": "int8", "buildBudgetSeconds": 15, "calibration": {"uri": "pvc://models/calibration.npz"}},
+        # More than any machine takes: what is not tried in time might have passed, and the reason is another one.
+        engine={"precision": "int8", "buildBudgetSeconds": 900, "calibration": {"uri": "pvc://models/calibration.npz"}},
     )
     bench.wait_reason("strict", "AccuracyVerified", "AccuracyNotReached")
     candidates = bench.model("strict")["status"]["candidates"]
@@ -147,7 +148,7 @@ async def test_accuracy_out_of_reach_is_not_served_but_offered_and_raises_an_ala
                 answer = (await http.get(f"{prometheus}/api/v1/alerts")).json()["data"]["alerts"]
                 return about in [alert["labels"] for alert in answer if alert["state"] == "firing"]
 
-            await eventually(it_fires, 240)
+            await eventually(it_fires, 600)
 
 
 def test_an_image_that_cannot_be_pulled_is_named(bench: Bench) -> None:
