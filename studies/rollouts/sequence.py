@@ -18,9 +18,9 @@ from rollouts.summary import Summary
 
 FAULTS = ("slow", "wrong", "crashing", "unrecorded")
 LOAD = "load"
-# More tries of a request that no server took, over 6 s. For so long a busy node may send connections to a replica that
+# More tries of a request that no server took, over 25 s. For so long a busy node may send connections to a replica that
 # was killed: until the kubelet sees it, says so, and the endpoints follow.
-RETRIES = 7
+RETRIES = 9
 LONGEST = 3 * 3600
 
 
