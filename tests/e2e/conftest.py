@@ -11,7 +11,7 @@ from support.node import bench, furnished, images, janitor, kube, model_files, s
 __all__ = ["bench", "furnished", "images", "janitor", "kube", "model_files", "stock", "stocked_bench"]
 E2E = pytest.mark.e2e
 # Whichever test comes first has its fixtures start the node, build images and the engines of the others.
-PATIENCE = pytest.mark.timeout(900)
+PATIENCE = pytest.mark.timeout(2400)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -25,7 +25,7 @@ def test_an_engine_is_built_into_a_bucket_and_served_from_there(bench: Bench, tm
         bench.apply("refused", store={**IN_A_BUCKET, "secretRef": {"name": "stranger"}})
         told = bench.wait_reason("refused", "SourceResolved", "StoreAccessDenied")
         assert "spec.store.secretRef" in told["message"]
-        fingerprint = bench.wait("first", "condition=Ready", 400)["status"]["fingerprint"]
+        fingerprint = bench.wait("first", "condition=Ready")["status"]["fingerprint"]
         assert (store.root / "engines" / "team-a" / fingerprint / "manifest.json").is_file()
         (pod,) = bench.get("pod", f"enginewright.io/model=first,{SERVERS}")
         assert {next(iter(set(volume) - {"name"})) for volume in pod["spec"]["volumes"]} == {"emptyDir"}

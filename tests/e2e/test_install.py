@@ -133,7 +133,7 @@ async def test_install_serve_upgrade_remove(stocked_bench: Bench, for_the_cluste
         assert left(kube) == []
         return True
 
-    await eventually(nothing, 240)
+    await eventually(nothing, 600)
     assert {claim["metadata"]["name"] for claim in bench.get("pvc")} == {"models", "enginewright-store"}
 
 

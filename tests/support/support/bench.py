@@ -80,7 +80,7 @@ class Bench:
         model = self.wait(name, f"jsonpath={{.status.conditions[?(@.type=='{condition}')].reason}}={reason}")
         return next(found for found in model["status"]["conditions"] if found["type"] == condition)
 
-    def wait(self, name: str, condition: str, seconds: int = 400) -> dict[str, Any]:
+    def wait(self, name: str, condition: str, seconds: int = 900) -> dict[str, Any]:
         """Waits as a user does, with kubectl wait, and returns the object as it was then: a moment later it may be
         another. Says what the conditions were when it was in vain."""
         try:
