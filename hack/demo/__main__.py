@@ -196,7 +196,7 @@ def _at_once(volumes: Iterable[Sequence[str]]) -> None:
 
 
 def build_and_wait(kube: Kube, summary: Summary, budget_seconds: int | None = None) -> None:
-    model = built(kube, summary, NAMESPACE, MODEL, build_seconds=600, rollout_seconds=180,
+    model = built(kube, summary, NAMESPACE, MODEL, build_seconds=600, rollout_seconds=600,
                   otherwise={"engine": {"buildBudgetSeconds": budget_seconds}} if budget_seconds else None)
     engine = model["status"]["engine"]
     summary.ready = True

@@ -99,7 +99,7 @@ def prepare(kube: Kube, image: Callable[[], str]) -> None:
 
 
 def build_and_wait(kube: Kube, summary: Summary, brief: bool) -> None:
-    model = demo.built(kube, summary, NAMESPACE, MODEL, build_seconds=900, rollout_seconds=420,
+    model = demo.built(kube, summary, NAMESPACE, MODEL, build_seconds=1800, rollout_seconds=900,
                        otherwise=CONTENT if brief else None)
     engine = model["status"]["engine"]
     summary.ready, summary.server, summary.precision = True, engine["backend"], engine["precision"]
