@@ -23,7 +23,7 @@ from enginewright.clients.kube import KubeClient, Object
 from enginewright.clients.resources import OPTIMISED_MODEL, POD
 from enginewright.core import labels
 from support.apiserver import Models, model
-from support.fake_kubelet import Act, FakeKubelet
+from support.fake_kubelet import BEAT, Act, FakeKubelet, beat
 from support.operators import operating
 
 TARGET: Final = 4
@@ -61,7 +61,7 @@ class SlowKubelet(FakeKubelet):
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for do, pause in ((self._beat, lambda: 5.0), (self._tend_all, lambda: self.pause)):
+            for do, pause in ((lambda: beat(self.kube, self.node), lambda: BEAT), (self._tend_all, lambda: self.pause)):
                 group.create_task(self._again_and_again(do, pause))
 
     async def _again_and_again(self, do: Callable[[], Awaitable[None]], pause: Callable[[], float]) -> None:

@@ -12,7 +12,7 @@ from attack.rows import Row, watching
 from enginewright.clients.errors import ClientError, NotFoundError
 from enginewright.clients.kube import KubeClient, Object
 from enginewright.core import labels
-from support.fake_kubelet import FakeKubelet
+from support.fake_kubelet import FakeKubelet, beats
 
 # The node of all pods, whose heartbeats come so often; the controllers wait 40 s for one.
 BEAT = 10.0
@@ -63,19 +63,13 @@ class Actor:
     async def running(self, kubeconfig: Path) -> AsyncIterator[None]:
         node = Kubelet(self._kube, "", self._folder)
         await node._register(NO_PORT)
-        beating = asyncio.create_task(self._beat(node), name="heartbeats")
+        beating = asyncio.create_task(beats(node.kube, node.node, every=BEAT), name="heartbeats")
         async with watching(kubeconfig, "pods", FIELDS, self._take):
             try:
                 yield
             finally:
                 for task in (beating, *self._tasks):
                     task.cancel()
-
-    async def _beat(self, node: Kubelet) -> None:
-        while True:
-            with contextlib.suppress(ClientError):
-                await node._beat()
-            await asyncio.sleep(BEAT)
 
     def _take(self, row: Row) -> None:
         namespace, name, step, job, container, phase, deleted = row

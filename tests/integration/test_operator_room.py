@@ -4,22 +4,20 @@ pods; there is no scheduler."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from enginewright.clients.errors import ClientError, RefusedError
+from enginewright.clients.errors import RefusedError
 from enginewright.clients.kube import MERGE, KubeClient
 from enginewright.clients.resources import NODE, POD
 from enginewright.core.placement import MIG_STATE_LABEL
 from enginewright.runtime import Operator
 from support import nodes
 from support.apiserver import Models, eventually, model
-from support.fake_kubelet import BEAT, FakeKubelet
+from support.fake_kubelet import FakeKubelet, beats
 from support.fleets import H100
 from support.operators import embedded
 
@@ -38,7 +36,8 @@ async def fleet(kube: KubeClient, namespace: str) -> AsyncIterator[tuple[str, st
         await _node(kube, name)
     for where, name, on in made:
         await eventually(partial(_pod, kube, where, name, on))
-    beating = asyncio.create_task(_beat(kube, first, second), name="heartbeats")
+    # The planner leaves a node that the controllers take for lost out of what it says.
+    beating = asyncio.create_task(beats(kube, first, second), name="heartbeats")
     try:
         yield first, second
     finally:
@@ -66,18 +65,6 @@ async def _node(kube: KubeClient, name: str) -> None:
         return not found["spec"].get("taints")
 
     await eventually(takes_pods)
-
-
-async def _beat(kube: KubeClient, *names: str) -> None:
-    """Without end. The controllers take a node for lost that is silent for 40 s, and the planner leaves it out then."""
-    while True:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": now}]}
-        for name in names:
-            with contextlib.suppress(ClientError):
-                await kube._json("patch", NODE, NODE.path(None, name, "status"), body={"status": status},
-                                 content_type=MERGE)
-        await asyncio.sleep(BEAT)
 
 
 async def _pod(kube: KubeClient, namespace: str, name: str, on: str) -> bool:

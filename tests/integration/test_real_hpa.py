@@ -2,8 +2,9 @@
 decision.
 
 The real one asks a custom metrics API for the queue of each pod, every 1.3 s here. What it was told, and when, is
-what the simulator's is told; it must want as many replicas. When exactly it looked at its clock is not seen from
-outside: where its decisions hang on that, as on a machine that stands still for a moment, it is asked once more.
+what the simulator's is told; it must want as many replicas. The test does not see when the real one read its clock.
+Where a decision depends on that moment, as it does after the machine has stood still, the test starts another
+autoscaler.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ from enginewright_builder.models.onnx import OnnxModel
 from enginewright_builder.onnx_weights import weights_of
 from enginewright_builder.pipeline import run_build
 from enginewright_builder.progress import JsonLines, Tracker
-from enginewright_builder.tensors import Call, Tensors
 from support.inputs import graphs
+from support.measuring import ten_times
 
 pytestmark = [pytest.mark.triton]
 WIDTH, INNER = 512, 4096
@@ -69,13 +69,8 @@ def report(folder: Path, outcome: Outcome) -> dict[str, Any]:
 
 @pytest.fixture
 def slow_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The race calls the source ten times for each time that it measures: a candidate is faster on any processor."""
-    def bind(model: OnnxModel, inputs: Tensors) -> Call:
-        call = once(model, inputs)
-        return lambda: [call() for _ in range(10)][-1]
-
-    once = OnnxModel.bind
-    monkeypatch.setattr(OnnxModel, "bind", bind)
+    bind = OnnxModel.bind
+    monkeypatch.setattr(OnnxModel, "bind", lambda model, inputs: ten_times(bind(model, inputs)))
 
 
 @pytest.mark.usefixtures("slow_source")

@@ -57,6 +57,22 @@ NO_IMAGE = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "no
 DIGEST = f"sha256:{'a' * 64}"
 
 
+async def beat(kube: KubeClient, node: str) -> None:
+    """One heartbeat. Without, the controllers would take the node for lost, and its pods for not ready."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": _now()}
+    await kube._json("patch", NODE, NODE.path(None, node, "status"), body={"status": {"conditions": [ready]}},
+                     content_type=MERGE)
+
+
+async def beats(kube: KubeClient, *nodes: str, every: float = BEAT) -> None:
+    """Heartbeats without end, ``every`` so many seconds."""
+    while True:
+        for node in nodes:
+            with contextlib.suppress(ClientError):
+                await beat(kube, node)
+        await asyncio.sleep(every)
+
+
 @dataclass
 class Script:
     """What pods of each step do. ``succeed`` of a server is to become ready; ``hold`` is to run and say nothing, and
@@ -171,18 +187,12 @@ class FakeKubelet:
             with contextlib.suppress(ClientError):
                 if clock() - self._beaten >= BEAT:
                     self._beaten = clock()
-                    await self._beat()
+                    await beat(self.kube, self.node)
                 for pod in self._pods.now():
                     await self._tend(pod)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.period):
                     await self._pods.news.wait()
-
-    async def _beat(self) -> None:
-        """Without heartbeats the controllers would take the node for lost, and its pods for not ready."""
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": _now()}
-        path = NODE.path(None, self.node, "status")
-        await self.kube._json("patch", NODE, path, body={"status": {"conditions": [ready]}}, content_type=MERGE)
 
     async def _tend(self, pod: Object) -> None:
         metadata = pod["metadata"]

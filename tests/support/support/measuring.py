@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from enginewright_builder.tensors import Call
+
 # Seconds that the race of candidates and the sweep take, whatever the budget. One point and one batch of the curve are
 # measured however little time there is.
 RACE, SWEEP = 0.2, 0.5
@@ -42,6 +44,11 @@ def short() -> Iterator[None]:
 def short_measurements() -> Iterator[None]:
     with short():
         yield
+
+
+def ten_times(call: Call) -> Call:
+    """A source that is timed by this is slower than what is built of it, on any machine, however busy."""
+    return lambda: [call() for _ in range(10)][-1]
 
 
 def short_program(*words: object, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

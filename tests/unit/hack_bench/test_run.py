@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from support.measuring import ten_times
+
 pytestmark = pytest.mark.torch
 
 
@@ -30,11 +32,8 @@ def test_every_candidate_is_measured_at_every_batch(tmp_path: Path) -> None:
     from enginewright_builder.tensors import Call, Tensors
 
     class Slow(TorchModel):
-        """Called ten times for each time that the race measures: a candidate is faster on any machine."""
-
         def bind(self, inputs: Tensors) -> Call:
-            call = super().bind(inputs)
-            return lambda: [call() for _ in range(10)][-1]
+            return ten_times(super().bind(inputs))
 
     def load(_: Path, device: str) -> SourceModel:
         interface = Interface(inputs=(TensorSpec(name="x", dtype="float32", shape=("batch", 64)),),
